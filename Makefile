@@ -1,0 +1,31 @@
+# make demo, make test: all a newcomer needs. Each sets up .venv by itself.
+PYTHON ?= python3
+ENV = .venv
+BIN = $(ENV)/bin
+
+.PHONY: setup demo test check slow clean
+
+setup: $(ENV)/ready
+
+$(ENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: setup
+	$(BIN)/adamatch demo --overwrite
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/pytest -n 2
+
+slow: setup
+	$(BIN)/pytest -m slow
+
+clean:
+	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m adamatch`."""
+
+from adamatch.cli import main
+
+main()

@@ -1,0 +1,214 @@
+"""Image folders and CSV lists -> stores; `read` takes these and everything else that holds images."""
+
+import hashlib
+import os
+import random
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from adamatch.data.decode import read_image, square
+from adamatch.data.listing import list_csv, list_images
+from adamatch.data.memory import choose, from_arrays, from_dataset
+from adamatch.data.store import Labels, Pixels, Store, Writer
+from adamatch.errors import InputError
+
+__all__ = ["from_arrays", "from_dataset", "list_csv", "list_images", "median_side", "read", "read_folder"]
+
+Progress = Callable[[int, int], None]
+CHUNK = 32
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    size: int,
+    classes: Sequence[str] | None = None,
+    labelled: bool | None = None,
+    skip_bad: bool = False,
+    workers: int | Literal["auto"] = "auto",
+    cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Store:
+    """A folder, a CSV list or one image -> a store, in memory or under `cache` (where an interrupted reading goes on)."""
+    path = Path(path)
+    if size < 1:
+        raise InputError(f"images of {size} x {size} were asked for: the size must be at least 1")
+    if path.suffix.lower() == ".csv":
+        paths, labels, names = list_csv(path, labelled=labelled, classes=classes)
+    elif path.is_file() and not labelled:
+        paths, labels, names = [path], None, tuple(classes or ())
+    else:
+        paths, labels, names = list_images(path, labelled=labelled, classes=classes)
+    threads = _cores() if workers == "auto" else max(workers, 1)
+    fill = partial(_fill, paths, skip_bad=skip_bad, threads=threads, progress=progress)
+    origin = {"origin": str(path)}
+    if cache is not None:
+        return _cached(Path(cache), fill, paths, labels, names, size, skip_bad, origin)
+    images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
+    skipped = fill(images, done)
+    if skipped:
+        kept = np.flatnonzero(done)
+        images, labels = images[kept], None if labels is None else labels[kept]
+    return Store(images, labels, names, origin | _files(paths, done, skipped))
+
+
+def read(
+    source: Any,
+    *,
+    size: int | None = None,
+    classes: Sequence[str] | None = None,
+    labelled: bool | None = None,
+    skip_bad: bool = False,
+    workers: int | Literal["auto"] = "auto",
+    cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Store:
+    """A folder, CSV list, store (or its folder), array, (images, labels) or torch dataset -> a store."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not (path / "store.json").is_file():
+            size = size or median_side(path)
+            return read_folder(
+                path,
+                size=size,
+                classes=classes,
+                labelled=labelled,
+                skip_bad=skip_bad,
+                workers=workers,
+                cache=cache,
+                progress=progress,
+            )
+        source = Store.open(path)
+    name = str(source.info.get("origin", "the store")) if isinstance(source, Store) else "the data"
+    if not isinstance(source, Store):
+        if isinstance(source, tuple) and len(source) == 2:
+            source = from_arrays(source[0], source[1], size=size)
+        elif hasattr(source, "shape"):
+            source = from_arrays(source, size=size)
+        elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
+            source = from_dataset(source, size=size, labelled=labelled, progress=progress)
+        else:
+            raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
+    return choose(source, size=size, classes=classes, labelled=labelled, name=name)
+
+
+def median_side(path: str | Path, sample: int = 200) -> int:
+    """The median short side of up to `sample` images of a folder or CSV list; only their headers are read."""
+    path = Path(path)
+    if path.suffix.lower() == ".csv":
+        paths = list_csv(path, labelled=False)[0]
+    else:
+        paths = [path] if path.is_file() else list_images(path, labelled=False)[0]
+    sides = []
+    for chosen in random.Random(0).sample(paths, min(sample, len(paths))):
+        with suppress(Exception), Image.open(chosen) as image:  # damaged ones are reported when they are decoded
+            sides.append(min(image.size))
+    if not sides:
+        raise InputError(f"{path} holds no image that can be read (for example {paths[0]})")
+    return int(statistics.median(sides))
+
+
+def _fill(
+    paths: Sequence[Path], images: Pixels, done: Pixels, *, skip_bad: bool, threads: int, progress: Progress | None
+) -> dict[Path, str]:
+    """Decode what is not done yet; returns what was left out, and why. Threads: Pillow decodes and resizes outside the GIL."""
+    size = images.shape[1]
+
+    def decode(rows: Sequence[int]) -> dict[Path, str]:
+        bad = {}
+        for row in rows:
+            try:
+                images[row] = square(read_image(paths[row]), size)
+                done[row] = 1
+            except InputError as error:
+                if not skip_bad:
+                    raise InputError(f"{error}: replace it, or use --skip-bad to go on without it") from None
+                bad[paths[row]] = str(error)
+        return bad
+
+    left = np.flatnonzero(done == 0).tolist()
+    finished = len(paths) - len(left)
+    skipped: dict[Path, str] = {}
+    with ThreadPoolExecutor(threads) as pool:
+        jobs = [(rows, pool.submit(decode, rows)) for rows in (left[i : i + CHUNK] for i in range(0, len(left), CHUNK))]
+        try:
+            for rows, job in jobs:
+                skipped |= job.result()
+                finished += len(rows)
+                if progress:
+                    progress(finished, len(paths))
+        except BaseException:  # also an interruption: do not decode the rest first
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if len(skipped) == len(paths):
+        raise InputError(f"none of {len(paths)} images can be read, for example: {next(iter(skipped.values()))}")
+    return skipped
+
+
+def _cached(
+    cache: Path,
+    fill: Callable[[Pixels, Pixels], dict[Path, str]],
+    paths: Sequence[Path],
+    labels: Labels | None,
+    names: tuple[str, ...],
+    size: int,
+    skip_bad: bool,
+    origin: dict[str, str],
+) -> Store:
+    if cache.exists() and not (cache / "store.json").is_file() and any(cache.iterdir()):
+        raise InputError(f"{cache} holds something else than a store: choose another folder for the cache")
+    plan = _plan(paths, labels, names, size)
+    with suppress(InputError):
+        ready = Store.open(cache)
+        if ready.info.get("plan") == plan and (skip_bad or not ready.info["skipped"]):
+            return ready
+    make = partial(Writer, size=size, classes=names, labelled=labels is not None, info=origin | {"plan": plan}, plan=plan)
+    writer = make(cache, count=len(paths))
+    skipped = fill(writer.images, writer.done)
+    files = _files(paths, writer.done, skipped)
+    if not skipped:
+        if writer.labels is not None and labels is not None:
+            writer.labels[:] = labels
+        return writer.commit(**files)
+    # A store cannot shrink: what could be read moves into a second one, and until then the first can be resumed.
+    kept = np.flatnonzero(writer.done)
+    shorter = make(cache.with_name(f"{cache.name}.kept"), count=len(kept))
+    for start in range(0, len(kept), 1024):
+        shorter.images[start : start + 1024] = writer.images[kept[start : start + 1024]]
+    if shorter.labels is not None and labels is not None:
+        shorter.labels[:] = labels[kept]
+    shorter.done[:] = 1
+    shorter.path = cache
+    store = shorter.commit(**files)
+    shutil.rmtree(writer.partial)
+    return store
+
+
+def _files(paths: Sequence[Path], done: Pixels, skipped: dict[Path, str]) -> dict[str, Any]:
+    return {
+        "files": [str(paths[row]) for row in np.flatnonzero(done).tolist()],
+        "skipped": {str(path): why for path, why in skipped.items()},
+    }
+
+
+def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], size: int) -> str:
+    """Changes when a file, a label or the size does."""
+    digest = hashlib.sha256(repr((size, tuple(names))).encode())
+    for path in paths:
+        status = path.stat()
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    digest.update(b"" if labels is None else labels.tobytes())
+    return digest.hexdigest()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

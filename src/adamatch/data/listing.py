@@ -1,0 +1,112 @@
+"""Which images a folder or a CSV file names, and of which class they are."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from adamatch.data.memory import translate
+from adamatch.data.store import Labels
+from adamatch.errors import InputError
+
+Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
+
+# Files that lie beside images and are none. Anything else that cannot be read is reported, not passed over.
+SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
+PATH_HEADERS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+LABEL_HEADERS = ("label", "class", "class_name", "category", "target")
+
+
+def list_images(folder: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None) -> Listing:
+    """Paths, labels and class names of a folder: one folder per class, or images alone (no labels).
+
+    labelled=False takes every image below the folder and no labels; True insists on class folders; None takes what is there.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
+    if labelled is False:
+        return _some(list(_below(folder)), folder), None, tuple(classes or ())
+    found = {sub.name: list(_below(sub)) for sub in sorted(folder.iterdir()) if sub.is_dir() and not sub.name.startswith(".")}
+    here = [path for path in sorted(folder.iterdir()) if path.is_file() and _may_be_image(path.name)]
+    if not any(found.values()):
+        if labelled and here:
+            raise InputError(f"{folder} has images but no labels: put them into one folder per class ({folder}/NAME/...)")
+        return _some(here, folder), None, tuple(classes or ())
+    loose = [path for path in here if path.suffix.lower() in _extensions()]
+    if loose:
+        raise InputError(f"{folder} holds both class folders and images ({loose[0].name}, ...): move the images into a class")
+    for name, paths in found.items():
+        if not paths and classes is None:
+            raise InputError(f"{folder / name} holds no images: every class needs some (or remove that folder)")
+    return _with_classes([(path, name) for name, paths in found.items() for path in paths], classes, labelled, folder)
+
+
+def list_csv(file: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None) -> Listing:
+    """The same of a CSV file of `path,label` (label may be missing), with or without a header; paths relative to the file."""
+    file = Path(file)
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            reader = csv.reader(text, skipinitialspace=True)
+            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)]
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file} cannot be read as CSV in UTF-8 ({error})") from None
+    header = [cell.lower() for cell in rows[0][1]] if rows else []
+    at_path, at_label = 0, 1
+    if any(name in PATH_HEADERS for name in header) and not (file.parent / rows[0][1][0]).is_file():
+        at_path = next(i for i, name in enumerate(header) if name in PATH_HEADERS)
+        at_label = next((i for i, name in enumerate(header) if name in LABEL_HEADERS), len(header))
+        rows = rows[1:]
+    has_labels = labelled is not False and any(len(row) > at_label for _, row in rows)
+    pairs: list[tuple[Path, str]] = []
+    for line, row in rows:
+        path = file.parent / row[at_path] if len(row) > at_path else file.parent
+        if not path.is_file():
+            raise InputError(f"{file}, line {line}: {path} does not exist")
+        label = row[at_label] if has_labels and len(row) > at_label else ""
+        if has_labels and not label:
+            raise InputError(f"{file}, line {line}: the label is missing (give all images one, or none)")
+        pairs.append((path, label))
+    if not has_labels:
+        if labelled and pairs:
+            raise InputError(f"{file} has no labels: add a column `label`")
+        return _some([path for path, _ in pairs], file), None, tuple(classes or ())
+    return _with_classes(pairs, classes, labelled, file)
+
+
+def _with_classes(
+    pairs: Sequence[tuple[Path, str]], classes: Sequence[str] | None, labelled: bool | None, where: Path
+) -> Listing:
+    names = tuple(classes) if classes is not None else tuple(sorted({name for _, name in pairs}))
+    if labelled and len(names) < 2:
+        raise InputError(f"{where} has one class only ({names[0]}): a classifier needs at least two")
+    return [path for path, _ in pairs], translate([name for _, name in pairs], names, str(where)), names
+
+
+def _some(paths: list[Path], where: Path) -> list[Path]:
+    if not paths:
+        raise InputError(f"{where} holds no images")
+    return paths
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder that may be an image, in a fixed order; follows links, but no link twice."""
+    seen = set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        if real not in seen:
+            yield from (Path(here, name) for name in sorted(names) if _may_be_image(name))
+        seen.add(real)
+
+
+def _may_be_image(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() not in SIDECARS
+
+
+def _extensions() -> set[str]:
+    return {extension for extension, kind in Image.registered_extensions().items() if kind in Image.OPEN}

@@ -1,0 +1,129 @@
+"""The tasks: which images are trained on with labels, which without, and what is tested. No other file knows them apart.
+
+An unlabelled pool has no labels at all, and test sets are handed to nobody but `evaluate`.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adamatch.data.store import Labels, Pixels, Store
+from adamatch.errors import InputError, unknown
+
+TASKS = ("uda", "ssl", "ssda", "oracle")
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Images and nothing else: parts (each n_i x size x size x 3) that are read as one."""
+
+    parts: tuple[Pixels, ...]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images with labels: (n,) class numbers or (n, k) probabilities."""
+
+    parts: tuple[Pixels, ...]
+    labels: Labels | NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a run trains on and is tested on.
+
+    Each labelled pool fills a batch of its own, and the batches are concatenated. `tests` is for `evaluate` alone.
+    """
+
+    labelled: tuple[Labelled, ...]
+    unlabelled: Unlabelled
+    classes: tuple[str, ...]
+    tests: Mapping[str, Store] = field(default_factory=dict)
+    chosen: tuple[int, ...] = ()  # which target images were labelled: saved with the run
+    notes: tuple[str, ...] = ()
+
+
+def pose(
+    task: str, sources: Sequence[Store], target: Store, tests: Mapping[str, Store], *, labels: int = 0, seed: int = 0
+) -> Problem:
+    """The problem of a task: `sources` are read as one; `labels` is the number of labelled target images per class."""
+    _check(task, labels)
+    unlabelled = Unlabelled((target.images,))
+    from_source = [labelled(*sources)] if sources else []
+    chosen: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    if task == "uda":
+        pools = from_source
+    elif task == "oracle":
+        pools = [*from_source, labelled(target)]
+    else:
+        rows, notes = choose(_labels_of(target), target.classes, labels, seed)
+        chosen = tuple(int(row) for row in rows)
+        few = Labelled((target.images[rows],), _labels_of(target)[rows])
+        pools = [few] if task == "ssl" else [*from_source, few]
+    return Problem(tuple(pools), unlabelled, target.classes, tests, chosen, notes)
+
+
+def labelled(*stores: Store) -> Labelled:
+    """All images of the stores with their labels."""
+    return Labelled(tuple(store.images for store in stores), np.concatenate([_labels_of(store) for store in stores]))
+
+
+def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tuple[Labels, tuple[str, ...]]:
+    """`count` rows of every class, drawn with a seed: the same on every machine and rank. Classes with no image are noted."""
+    rng = np.random.default_rng([seed, count])
+    rows: list[Labels] = []
+    notes: list[str] = []
+    for number, name in enumerate(classes):
+        of_class = rng.permutation(np.flatnonzero(labels == number))
+        if len(of_class) == 0:
+            notes.append(f"class {number} ({name}) has no image here and gets no label")
+        elif len(of_class) < count:
+            raise InputError(f"{count} labels per class were asked for and class {name!r} has {len(of_class)}: ask for fewer")
+        rows.append(np.sort(of_class[:count]))
+    return np.concatenate(rows), tuple(notes)
+
+
+def split_hash(chosen: Sequence[int]) -> str:
+    """A short name of a labelled subset, to compare between machines."""
+    return hashlib.sha256(np.asarray(chosen, dtype="<i8").tobytes()).hexdigest()[:12]
+
+
+def add_labelled(problem: Problem, pool: Labelled) -> Problem:
+    """The same problem with `pool` mixed into each labelled pool's images (a teacher's labels, say)."""
+    first, *others = problem.labelled
+    k = len(problem.classes)
+    mixed = Labelled(
+        tuple(part for old in (first, *others) for part in old.parts) + pool.parts,
+        np.concatenate([*(probabilities(old.labels, k) for old in (first, *others)), probabilities(pool.labels, k)]),
+    )
+    return replace(problem, labelled=(mixed,))
+
+
+def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:
+    """(n,) class numbers or (n, k) probabilities -> (n, k) probabilities."""
+    return np.eye(classes, dtype=np.float32)[labels] if labels.ndim == 1 else labels.astype(np.float32)
+
+
+def _check(task: str, labels: int) -> None:
+    if task not in TASKS:
+        raise unknown("task", task, TASKS)
+    if task in ("uda", "oracle") and labels:
+        raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
+    if task in ("ssl", "ssda") and labels < 1:
+        raise InputError(f"task {task} needs labelled target images: give labels=K (K per class), or choose uda")
+
+
+def _labels_of(store: Store) -> Labels:
+    if store.labels is None:
+        raise InputError("labels are needed here and these images have none: put them in one folder per class, or give a CSV")
+    return store.labels

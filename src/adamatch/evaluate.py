@@ -1,0 +1,74 @@
+"""Accuracy on labelled test sets. Nothing else opens them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from adamatch.augment.views import normalise
+from adamatch.data.store import Pixels, Store
+from adamatch.errors import InputError
+from adamatch.train.speed import Machine
+
+BATCH = 1024
+RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
+
+
+@torch.inference_mode()
+def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
+    """Probabilities (n, k) of images uint8 (n, size, size, 3); `net` is in evaluation mode."""
+    rows = []
+    for start in range(0, len(images), BATCH):
+        part = images[start : start + BATCH]
+        x = torch.as_tensor(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part).to(machine.device)
+        with machine.autocast():
+            rows.append(net(normalise(x.permute(0, 3, 1, 2))).float().softmax(1))
+    return torch.cat(rows).cpu().numpy()
+
+
+class Evaluation:
+    """Calls as `evaluation(net) -> {test set: accuracy in percent}`; test images stay on the device from call to call."""
+
+    def __init__(self, tests: Mapping[str, Store], machine: Machine) -> None:
+        self.tests, self.machine = tests, machine
+        keep = sum(store.images.nbytes for store in tests.values()) < RESIDENT
+        self.images = {
+            name: torch.as_tensor(np.array(store.images)).to(machine.device) if keep else store.images
+            for name, store in tests.items()
+        }
+
+    def __call__(self, net: nn.Module) -> dict[str, float]:
+        return {
+            name: score(predict(net, self.images[name], self.machine), store).accuracy for name, store in self.tests.items()
+        }
+
+
+@dataclass(frozen=True)
+class Score:
+    """accuracy in percent; confusion[i, j] = images of class i that were taken for class j."""
+
+    accuracy: float
+    confusion: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def per_class(self) -> list[tuple[str, int, float]]:
+        """Name, number of images and accuracy in percent of each class (nan where there is no image)."""
+        counts = self.confusion.sum(1)
+        right = np.diagonal(self.confusion)
+        return [
+            (name, int(n), 100 * int(hits) / int(n) if n else float("nan"))
+            for name, n, hits in zip(self.classes, counts, right, strict=True)
+        ]
+
+
+def score(probabilities: NDArray[np.float32], store: Store) -> Score:
+    """Compare predictions (n, k) with a store's labels."""
+    if store.labels is None or not len(store):
+        raise InputError("there is nothing to evaluate against: the images have no labels (one folder per class, or a CSV)")
+    k = len(store.classes)
+    guesses = probabilities.argmax(1)
+    confusion = np.bincount(store.labels * k + guesses, minlength=k * k).reshape(k, k)
+    return Score(100 * float((guesses == store.labels).mean()), confusion, store.classes)

@@ -1,0 +1,187 @@
+"""One run from configuration to result: the problem, the network, the method, the loop, the model, `result.json`."""
+
+import copy
+import datetime
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import adamatch
+from adamatch import methods, nets
+from adamatch.data import benchmarks
+from adamatch.data.feed import Place
+from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
+from adamatch.evaluate import Evaluation, predict
+from adamatch.methods import NoisyStudent
+from adamatch.model import Model
+from adamatch.nets.norm import has_batch_norm
+from adamatch.train import loop, speed
+from adamatch.train.folder import RunFolder
+from adamatch.train.loop import History
+from adamatch.train.progress import Progress
+from adamatch.train.run import Run
+from adamatch.train.speed import Machine
+
+RUNS = Path("runs")
+
+
+def train(
+    run: Run,
+    *,
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    machine: Machine | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    place: Place = "auto",
+    seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
+) -> dict[str, Any]:
+    """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
+    problem = benchmarks.problem(
+        run.benchmark,
+        task=run.task,
+        source=run.source,
+        target=run.target,
+        labels=run.labels,
+        seed=run.seed,
+        root=Path(data) if data else None,
+    )
+    folder = RunFolder(Path(out) if out else RUNS / run.name)
+    solve(
+        run,
+        problem,
+        folder,
+        machine=machine or speed.choose(),
+        overwrite=overwrite,
+        quiet=quiet,
+        place=place,
+        seconds_per_checkpoint=seconds_per_checkpoint,
+    )
+    return folder.result() or {}
+
+
+def solve(
+    run: Run,
+    problem: Problem,
+    folder: RunFolder,
+    *,
+    machine: Machine,
+    net: nn.Module | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    place: Place = "auto",
+    seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
+) -> Model:
+    """Train on a problem, generation after generation where the method has them, and save the model."""
+    with folder.claim(run, overwrite=overwrite):
+        if folder.result() is not None:
+            return Model.load(folder.path, net=net, device=str(machine.device))
+        generations = int(run.options.get("generations", 1)) if run.method == "noisystudent" else 0
+        stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]
+        taught = problem
+        for number, stage in enumerate(stages):
+            own = copy.deepcopy(net)  # every generation starts from the weights that were given
+            if stage.result() is not None:
+                model = Model.load(stage.path, net=own, device=str(machine.device))
+            else:
+                model = _stage(run, taught, stage, number, machine, own, quiet, place, seconds_per_checkpoint)
+            if stage is not folder:
+                taught = add_labelled(problem, _teach(run, model, problem))
+    return model
+
+
+def _stage(
+    run: Run,
+    problem: Problem,
+    folder: RunFolder,
+    number: int,
+    machine: Machine,
+    net: nn.Module | None,
+    quiet: bool,
+    place: Place,
+    seconds_per_checkpoint: float,
+) -> Model:
+    """One training from fresh weights to a saved model and its result.json."""
+    torch.manual_seed(run.seed * 1000 + number)  # fresh weights; everything later has generators of its own
+    network = "" if net is not None else run.recipe.network
+    classes = len(problem.classes)
+    built = net if net is not None else nets.build(network, classes)
+    method = methods.build(run.method, classes=classes, net=built, tau=run.recipe.tau, options=run.options)
+    began = time.monotonic()
+    with Progress(run.recipe, quiet=quiet) as progress:
+        for note in problem.notes:
+            progress.say(note)
+        if not has_batch_norm(built):
+            progress.say(
+                "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
+            )
+        average, history = loop.train(
+            run,
+            problem,
+            folder,
+            built,
+            method,
+            machine=machine,
+            evaluate=Evaluation(problem.tests, machine),
+            progress=progress,
+            place=place,
+            seconds_per_checkpoint=seconds_per_checkpoint,
+        )
+    facts = result(run, problem, history, machine, time.monotonic() - began)
+    model = Model(
+        average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
+    )
+    model.save(folder.path)
+    folder.finish(facts)
+    return model
+
+
+def _teach(run: Run, model: Model, problem: Problem) -> Labelled:
+    """What a teacher is sure of among the unlabelled images, with its soft predictions as labels (NoisyStudent)."""
+    method = methods.build(run.method, classes=len(problem.classes), net=model.net, tau=run.recipe.tau, options=run.options)
+    assert isinstance(method, NoisyStudent)
+    parts, labels = [], []
+    for images in problem.unlabelled.parts:
+        probabilities = predict(model.net, images, model.machine)
+        keep = method.keep(torch.from_numpy(probabilities)).numpy()
+        parts.append(images[keep])
+        labels.append(probabilities[keep])
+    return Labelled(tuple(parts), np.concatenate(labels))
+
+
+def result(run: Run, problem: Problem, history: History, machine: Machine, wall: float) -> dict[str, Any]:
+    """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing."""
+    targets = [row["target"] for row in history.evaluations if "target" in row]
+    return {
+        "id": run.id,
+        "run": asdict(run),
+        "accuracy": history.accuracy("target"),
+        "source_accuracy": history.accuracy("source"),
+        "last": targets[-1] if targets else None,
+        "best_ORACLE": max(targets, default=None),
+        "evaluations": history.evaluations,
+        "median_of": loop.MEDIAN_OF,
+        "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
+        "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)} if problem.chosen else None,
+        "seconds": history.seconds,
+        "wall_seconds": wall,
+        "machine": str(machine),
+        "versions": versions(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions() -> Mapping[str, str]:
+    return {
+        "adamatch": adamatch.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }

@@ -1,0 +1,60 @@
+"""Methods by name. Each is an nn.Module with `phases`, `unlabelled` and `weight_decay`; `parts` has the contract."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from adamatch.errors import InputError, unknown
+from adamatch.methods import mcd
+from adamatch.methods.adamatch import AdaMatch
+from adamatch.methods.baseline import BaselineBN, Supervised
+from adamatch.methods.fixmatch import FixMatch
+from adamatch.methods.mcd import MCD
+from adamatch.methods.noisy_student import NoisyStudent
+from adamatch.methods.parts import Batch, Method, Metrics, Phase
+
+__all__ = [
+    "MCD",
+    "METHODS",
+    "AdaMatch",
+    "BaselineBN",
+    "Batch",
+    "FixMatch",
+    "Method",
+    "Metrics",
+    "NoisyStudent",
+    "Phase",
+    "Supervised",
+    "build",
+]
+
+METHODS: dict[str, type[Method]] = {
+    "adamatch": AdaMatch,
+    "fixmatch+": FixMatch,
+    "mcd": MCD,
+    "noisystudent": NoisyStudent,
+    "baseline_bn": BaselineBN,
+    "supervised": Supervised,
+}
+
+
+def build(name: str, *, classes: int, net: nn.Module, tau: float, options: Mapping[str, Any]) -> Method:
+    """A method for this network; `tau` is the confidence threshold of those that have one, `options` their other arguments."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    given: dict[str, Any] = {"classes": classes}
+    match name:
+        case "adamatch" | "fixmatch+":
+            given["tau"] = tau
+        case "noisystudent":
+            given["threshold"] = tau
+        case "mcd":
+            given["features"] = mcd.head(net).in_features
+    valid = [option for option in inspect.signature(METHODS[name]).parameters if option not in given]
+    for option in options:
+        if option not in valid:
+            has = f"its options are {', '.join(valid)}" if valid else "it has none"
+            raise InputError(f"method {name!r} has no option {option!r}: {has}")
+    return METHODS[name](**given, **options)

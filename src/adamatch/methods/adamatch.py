@@ -1,0 +1,89 @@
+"""AdaMatch (Berthelot, Roelofs, Sohn, Carlini, Kurakin; ICLR 2022), section 3, equation by equation."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from adamatch.errors import InputError
+from adamatch.methods import arguments, parts
+from adamatch.methods.averages import Running, Window
+from adamatch.methods.parts import Batch, Method, Metrics, Phase
+
+
+class AdaMatch(Method):
+    """The loss of one batch. Its components can be taken out one at a time.
+
+    interpolate   random logit interpolation, or the joint forward's logits alone
+    align         what target predictions are aligned to: the network's "source" output, the source "labels"
+                  (as ReMixMatch does), a known "target" distribution, or "none"
+    threshold     "relative" to the confidence on source images, or "fixed" at tau
+    source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it, as the authors' code has it
+    target        the known class distribution [k], for align="target"
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        tau: float = 0.9,
+        interpolate: bool = True,
+        align: Literal["source", "labels", "target", "none"] = "source",
+        threshold: Literal["relative", "fixed"] = "relative",
+        source_loss: Literal["sum", "half"] = "half",
+        target: Tensor | Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        if (align == "target") != (target is not None):
+            raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
+        self.tau, self.interpolate = arguments.probability("tau", tau), interpolate
+        self.align = arguments.one_of("align", align, "source", "labels", "target", "none")
+        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
+        self.view_weight = arguments.view_weight(source_loss)
+        self.mean_sl = Running(classes)  # E[Y_SL,w]
+        self.mean_tu = Window(classes)  # E[Y_TU,w]
+        self.known: Tensor | None
+        self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+        x_sl = torch.cat([batch.x_sl_w, batch.x_sl_s])
+        x_tu = torch.cat([batch.x_tu_w, batch.x_tu_s])
+
+        if self.interpolate:
+            z_sl_joint, z_tu, z_sl_alone = parts.forward_twice(net, x_sl, x_tu)  # eq. (1), (2)
+            z_sl = parts.interpolate(z_sl_joint, z_sl_alone, batch.lam)  # eq. (3)
+            gap = (z_sl_joint - z_sl_alone).detach().abs().mean()
+        else:
+            z_sl, z_tu = parts.forward_joint(net, x_sl, x_tu)  # eq. (1)
+            gap = torch.zeros_like(batch.progress)
+
+        z_sl_w, z_sl_s = z_sl.chunk(2)  # eq. (4)
+        z_tu_w, z_tu_s = z_tu.chunk(2)
+        y_sl_w = z_sl_w.detach().softmax(1)  # eq. (5)
+        y_tu_w = z_tu_w.detach().softmax(1)
+
+        mean_sl = self.mean_sl((batch.y_sl if self.align == "labels" else y_sl_w).mean(0))
+        mean_tu = self.mean_tu(y_tu_w.mean(0))
+        wanted = mean_sl if self.known is None else self.known
+        y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu)  # eq. (6)
+        c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
+        if self.threshold == "fixed":
+            c_tau = torch.full_like(c_tau, self.tau)
+        mask = parts.confident(y_tilde, c_tau)  # eq. (8)
+
+        pseudo = parts.hard(y_tilde)
+        loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
+        loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
+        loss = loss_source + parts.warm_up(batch.progress) * loss_target  # eq. (11)
+
+        return loss, {
+            "loss_source": loss_source.detach(),
+            "loss_target": loss_target.detach(),
+            "threshold": c_tau,
+            "mask": mask.mean(),
+            "pseudo_labels": (pseudo * mask[:, None]).mean(0),  # [k]
+            "divergence": parts.divergence(wanted, mean_tu),
+            "logit_gap": gap,
+        }

@@ -1,0 +1,35 @@
+"""What methods check before they start: one line for the person who gave the argument."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from adamatch.errors import InputError, unknown
+
+
+def one_of(kind: str, name: str, *valid: str) -> str:
+    if name not in valid:
+        raise unknown(kind, name, valid)
+    return name
+
+
+def view_weight(source_loss: str) -> float:
+    """The weight of each view in eq. (9): 1 as printed ("sum"), 1/2 as in the authors' code ("half")."""
+    return 1.0 if one_of("source_loss", source_loss, "sum", "half") == "sum" else 0.5
+
+
+def probability(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise InputError(f"{name} is a probability: give a number from 0 to 1, not {value}")
+    return value
+
+
+def distribution(values: Tensor | Sequence[float], classes: int) -> Tensor:
+    """A known class distribution [k], checked."""
+    known = torch.as_tensor(values, dtype=torch.get_default_dtype())
+    if known.shape != (classes,):
+        raise InputError(f"a known class distribution needs {classes} numbers, one per class; this one has {known.numel()}")
+    if not bool((known >= 0).all()) or abs(float(known.sum()) - 1) > 1e-3:
+        raise InputError(f"a known class distribution has no negative number and sums to 1; this one sums to {known.sum():.4g}")
+    return known

@@ -1,0 +1,38 @@
+"""Averages of class distributions over the batches of a run, kept as buffers."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Running(nn.Module):
+    """Exponential average of batch means [k], from uniform: E[Y_SL,w] with the authors' decay."""
+
+    value: Tensor
+
+    def __init__(self, classes: int, decay: float = 0.999) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("value", torch.full((classes,), 1 / classes))
+
+    def forward(self, mean: Tensor) -> Tensor:
+        """Take one more batch mean in; returns the average, this batch included."""
+        self.value.lerp_(mean.to(self.value), 1 - self.decay)
+        return self.value.clone()
+
+
+class Window(nn.Module):
+    """Plain mean of the last batch means [k], from uniform: E[Y_TU,w] over the authors' 128 batches."""
+
+    means: Tensor
+    place: Tensor
+
+    def __init__(self, classes: int, length: int = 128) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.full((length, classes), 1 / classes))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, mean: Tensor) -> Tensor:
+        """Put one more batch mean in place of the oldest; returns the mean of all."""
+        self.means.index_copy_(0, self.place, mean.to(self.means)[None])
+        self.place.add_(1).remainder_(len(self.means))
+        return self.means.mean(0)

@@ -1,0 +1,51 @@
+"""FixMatch (Sohn et al., NeurIPS 2020), and FixMatch+: the same with distribution alignment (Berthelot et al., ICLR 2020)."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from adamatch.methods import arguments, parts
+from adamatch.methods.averages import Running, Window
+from adamatch.methods.parts import Batch, Method, Metrics, Phase
+
+
+class FixMatch(Method):
+    """Labels guessed from weak views train strong ones, on source and target images alike; no warm-up.
+
+    tau     the fixed threshold of a pseudo-label's confidence
+    align   pseudo-labels are aligned to the frequency of the source "labels" (FixMatch+), or to "none" (FixMatch)
+    """
+
+    def __init__(self, classes: int, *, tau: float = 0.9, align: Literal["labels", "none"] = "labels") -> None:
+        super().__init__()
+        self.tau = arguments.probability("tau", tau)
+        self.align = arguments.one_of("align", align, "labels", "none")
+        self.mean_labels = Running(classes)
+        self.mean_guesses = Window(classes)
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+        x_w = torch.cat([batch.x_sl_w, batch.x_tu_w])
+        x_s = torch.cat([batch.x_sl_s, batch.x_tu_s])
+        z_w, z_s = parts.forward_joint(net, x_w, x_s)
+        z_sl_w = z_w[: len(batch.x_sl_w)]
+
+        y_w = z_w.detach().softmax(1)  # [n_sl + n_tu, k]
+        wanted, found = self.mean_labels(batch.y_sl.mean(0)), self.mean_guesses(y_w.mean(0))
+        y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found)
+        pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
+
+        # The authors' code trains labelled images by their labels in the weak view alone: their strong view has a pseudo-label.
+        loss_source = parts.cross_entropy(batch.y_sl, z_sl_w).mean()
+        loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
+        loss = loss_source + loss_target
+
+        return loss, {
+            "loss_source": loss_source.detach(),
+            "loss_target": loss_target.detach(),
+            "threshold": torch.full_like(batch.progress, self.tau),
+            "mask": mask.mean(),
+            "pseudo_labels": (pseudo * mask[:, None]).mean(0),  # [k]
+            "divergence": parts.divergence(wanted, found),
+        }

@@ -1,0 +1,43 @@
+"""NoisyStudent (Xie et al., CVPR 2020): a teacher's confident soft predictions become labels of the next student."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from adamatch.errors import InputError
+from adamatch.methods import arguments
+from adamatch.methods.baseline import Supervised
+from adamatch.methods.parts import Batch, Method, Metrics, Phase
+
+
+class NoisyStudent(Method):
+    """The loss of teacher and students alike: supervised, with labels that may be soft.
+
+    threshold     predictions with a top probability above it are kept as labels
+    generations   how many students follow the first teacher, each taught by the one before
+    source_loss   "sum" of the two views' losses, or "half" of it, as in AdaMatch
+    """
+
+    unlabelled = False
+
+    def __init__(
+        self,
+        classes: int,
+        *,
+        threshold: float = 0.9,
+        generations: int = 1,
+        source_loss: Literal["sum", "half"] = "half",
+    ) -> None:
+        super().__init__()
+        if generations < 1:
+            raise InputError(f"generations counts the students: give 1 or more, not {generations}")
+        self.threshold, self.generations = arguments.probability("threshold", threshold), generations
+        self.supervised = Supervised(classes, source_loss=source_loss)
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+        return self.supervised.loss(net, batch)
+
+    def keep(self, y: Tensor) -> Tensor:
+        """Which predictions y [n, k] of the teacher become labels: bool [n]."""
+        return y.amax(1) > self.threshold

@@ -1,0 +1,128 @@
+"""What the methods share: one function per equation of the paper, and the contract between a method and the loop.
+
+Symbols are the paper's: `sl` source labelled, `tu` target unlabelled, `w` and `s` weak and strong view, `z` logits,
+`y` labels or probabilities [n, k].
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from adamatch.nets.norm import unrecorded
+
+Metrics = dict[str, Tensor]
+
+
+class Batch(NamedTuple):
+    """One step's input: images float [n, 3, h, w], labels as probabilities, progress of the run from 0 to 1."""
+
+    x_sl_w: Tensor  # [n_sl, 3, h, w]
+    x_sl_s: Tensor
+    y_sl: Tensor  # [n_sl, k]
+    x_tu_w: Tensor  # [n_tu, 3, h, w]
+    x_tu_s: Tensor
+    progress: Tensor  # []
+    lam: Tensor  # [2 * n_sl, k], uniform in [0, 1)
+
+
+class Phase(NamedTuple):
+    """One update of a step: its loss, and which parameters follow it."""
+
+    loss: Callable[[nn.Module, Batch], tuple[Tensor, Metrics]]
+    trains: Literal["all", "features", "heads"] = "all"
+
+
+class Method(nn.Module):
+    """The contract with the loop: what a step does, phase by phase. State that a method carries is its buffers."""
+
+    phases: list[Phase]
+    unlabelled: bool = True  # whether it looks at unlabelled images
+    weight_decay: bool = True  # whether the recipe's weight decay applies
+
+
+def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Z'_SL, Z_TU, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
+
+    Batch norm records the statistics of the joint batch only, lest labelled images be counted twice. Networks of this
+    package take both batches in one pass, each normalised by its own statistics.
+    """
+    n_sl, n_tu = len(x_sl), len(x_tu)
+    if getattr(net, "takes_groups", False):
+        z = precise(net(torch.cat([x_sl, x_sl, x_tu]), groups=(n_sl, n_sl + n_tu)))
+        z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
+    else:
+        z_sl_joint, z_tu = torch.split(precise(net(torch.cat([x_sl, x_tu]))), [n_sl, n_tu])
+        with unrecorded(net):
+            z_sl_alone = precise(net(x_sl))
+    return z_sl_joint, z_tu, z_sl_alone
+
+
+def forward_joint(net: nn.Module, *parts: Tensor) -> tuple[Tensor, ...]:
+    """One forward over the concatenated parts; their logits apart again."""
+    return torch.split(precise(net(torch.cat(parts))), [len(part) for part in parts])
+
+
+def precise(z: Tensor) -> Tensor:
+    """Half-precision logits in single precision, others as they are."""
+    return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+
+
+def interpolate(z_joint: Tensor, z_alone: Tensor, lam: Tensor) -> Tensor:
+    """Random logit interpolation, a factor of its own for every logit; eq. (3)."""
+    return lam * z_joint + (1 - lam) * z_alone
+
+
+def align(y: Tensor, wanted: Tensor, found: Tensor) -> Tensor:
+    """Distribution alignment: each class times wanted / found [k], rows sum to one again; eq. (6)."""
+    return normalize(rescale(y, wanted, found))
+
+
+def rescale(y: Tensor, wanted: Tensor, found: Tensor) -> Tensor:
+    """Where `found` is the mean of y, the mean of this is `wanted`; 1e-6 is the authors'."""
+    return y * ((1e-6 + wanted) / (1e-6 + found))
+
+
+def normalize(y: Tensor) -> Tensor:
+    return y / y.sum(1, keepdim=True)
+
+
+def relative_threshold(y_sl_w: Tensor, tau: float) -> Tensor:
+    """c_tau: the mean confidence on weak source images, times tau; eq. (7)."""
+    return tau * y_sl_w.amax(1).mean()
+
+
+def confident(y: Tensor, threshold: Tensor | float) -> Tensor:
+    """1.0 where the most likely class reaches the threshold, else 0.0: [n]; eq. (8)."""
+    return (y.amax(1) >= threshold).to(y.dtype)
+
+
+def cross_entropy(y: Tensor, z: Tensor) -> Tensor:
+    """H(y, softmax(z)) of every row: [n]."""
+    return -(y * z.log_softmax(1)).sum(1)
+
+
+def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, weight: float) -> Tensor:
+    """Cross-entropy of both views of labelled images, times the weight of `view_weight`; eq. (9)."""
+    return weight * (cross_entropy(y, z_w).mean() + cross_entropy(y, z_s).mean())
+
+
+def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
+    """Cross-entropy of strong views with the labels guessed from weak ones, over all images, masked ones too; eq. (10)."""
+    return (cross_entropy(pseudo, z_s) * mask).mean()
+
+
+def hard(y: Tensor) -> Tensor:
+    """One-hot of each row's most likely class."""
+    return nn.functional.one_hot(y.argmax(1), y.shape[1]).to(y.dtype)
+
+
+def warm_up(progress: Tensor) -> Tensor:
+    """mu(t): from 0 to 1 by a cosine over the first half of the run, then 1; section 3.1."""
+    return 0.5 - torch.cos(torch.clamp(2 * torch.pi * progress, max=torch.pi)) / 2
+
+
+def divergence(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) of two class distributions [k]."""
+    return (p * ((p + 1e-6) / (q + 1e-6)).log()).sum()

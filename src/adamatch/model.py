@@ -1,0 +1,126 @@
+"""A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from adamatch import nets
+from adamatch.data.folders import read
+from adamatch.data.store import Store
+from adamatch.errors import InputError
+from adamatch.evaluate import Score, predict, score
+from adamatch.train import speed
+from adamatch.train.checkpoint import write_atomically
+from adamatch.train.speed import Machine
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """For each image: its path (or number), the most likely class, and the probabilities (n, k) of all."""
+
+    paths: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    classes: tuple[str, ...]
+
+    @property
+    def labels(self) -> list[str]:
+        return [self.classes[i] for i in self.probabilities.argmax(1)]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with the names of its classes and the image size that it takes."""
+
+    net: nn.Module
+    classes: tuple[str, ...]
+    size: int
+    network: str = ""  # its name in NETWORKS; empty for a user's own
+    machine: Machine = field(default_factory=speed.choose)
+    history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
+
+    def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
+        """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""
+        paths, store = self._read(images, skip_bad)
+        return Predictions(paths, predict(self.net, store.images, self.machine), self.classes)
+
+    def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
+        """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
+        store = read(images, size=self.size, classes=self.classes, labelled=True, skip_bad=skip_bad)
+        return score(predict(self.net, store.images, self.machine), store)
+
+    def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Store]:
+        store = read(images, size=self.size, labelled=False, skip_bad=skip_bad)
+        return tuple(store.info.get("files", map(str, range(len(store))))), store
+
+    def save(self, folder: str | Path) -> Path:
+        """model.safetensors and model.json."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.net.state_dict().items()}
+        part = folder / ".model.safetensors.part"
+        save_file(tensors, part)
+        part.replace(folder / "model.safetensors")
+        facts = {
+            "version": VERSION,
+            "classes": self.classes,
+            "size": self.size,
+            "network": self.network,
+            "pixels": "(x-127.5)/128",
+        }
+        write_atomically(folder / "model.json", json.dumps({**facts, "history": self.history}, indent=1))
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
+        """A saved model; `net` is needed for a network of one's own, whose code is not saved."""
+        folder = Path(folder)
+        try:
+            facts = json.loads((folder / "model.json").read_text())
+        except FileNotFoundError:
+            raise InputError(
+                f"{folder} holds no model (no model.json): give the folder that `adamatch fit --out` made"
+            ) from None
+        except ValueError:
+            raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
+        if facts.get("version") != VERSION:
+            raise InputError(
+                f"{folder}/model.json was written by another version of adamatch (format {facts.get('version')}, "
+                f"this one reads {VERSION}): load it with that version, or train again"
+            )
+        if net is None:
+            if not facts["network"]:
+                raise InputError(f"{folder} holds a network of your own: build it and give it as net=")
+            net = nets.build(facts["network"], len(facts["classes"]))
+        machine = speed.choose(device)
+        try:
+            net.load_state_dict(load_file(folder / "model.safetensors"))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise InputError(f"{folder}/model.safetensors cannot be read ({first}): train again, or copy it anew") from None
+        net = net.to(machine.device).eval()
+        return cls(net, tuple(facts["classes"]), facts["size"], facts["network"], machine, facts["history"])
+
+
+def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
+    """Open what `fit` saved."""
+    return Model.load(folder, net=net, device=device)
+
+
+def csv_rows(predictions: Predictions) -> list[list[str]]:
+    """path, class, probability, then the probability of every class."""
+    rows = [["path", "class", "probability", *predictions.classes]]
+    for path, label, row in zip(predictions.paths, predictions.labels, predictions.probabilities, strict=True):
+        rows.append([path, label, f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
+    return rows

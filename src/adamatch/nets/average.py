@@ -1,0 +1,31 @@
+"""The exponential average of a network's weights and batch-norm statistics: what is evaluated and saved."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+
+class WeightAverage(nn.Module):
+    """A copy of the network that follows it: average = decay * average + (1 - decay) * network, statistics included."""
+
+    def __init__(self, net: nn.Module, decay: float = 0.999) -> None:
+        super().__init__()
+        self.net = copy.deepcopy(net).requires_grad_(False).eval()
+        self.decay = decay
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.net(x)
+        return logits
+
+    @torch.no_grad()
+    def update(self, net: nn.Module) -> None:
+        mine, theirs = self.net.state_dict(), net.state_dict()
+        floating = [name for name, value in mine.items() if value.is_floating_point()]
+        torch._foreach_lerp_([mine[name] for name in floating], [theirs[name] for name in floating], 1 - self.decay)
+        for name in mine.keys() - set(floating):  # counters
+            mine[name].copy_(theirs[name])
+
+    def train(self, mode: bool = True) -> "WeightAverage":
+        """Always in evaluation mode: its statistics are averages already."""
+        return self

@@ -1,0 +1,225 @@
+"""Operators around the Triton kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm` and `conv`."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adamatch.nets import kernels, kernels_conv
+
+LAST = torch.channels_last
+
+
+def use(net: nn.Module, on: bool) -> None:
+    """Turn the kernels of a network on (where they can run) or off."""
+    for module in net.modules():
+        if hasattr(module, "fused"):
+            module.fused = on  # type: ignore[assignment]
+
+
+def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
+    channels = x.shape[1]
+    return (
+        kernels.AVAILABLE
+        and x.is_cuda
+        and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
+        and x.is_contiguous(memory_format=LAST)
+        and 16 <= channels <= 1024
+        and channels & (channels - 1) == 0
+        and len(groups) <= 2
+    )
+
+
+def conv_runs_on(x: Tensor, weight: Tensor) -> bool:
+    width = x.shape[3]
+    return (
+        kernels.AVAILABLE
+        and x.is_cuda
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and x.is_contiguous(memory_format=LAST)
+        and weight.shape[0] in (16, 32, 64)
+        and weight.shape[1] in (16, 32, 64)
+        and width in (8, 16, 32, 64)
+        and x.shape[0] * x.shape[2] * width * 64 < 2**31
+    )
+
+
+def record(stats: Tensor, count: int, running_mean: Tensor, running_var: Tensor, momentum: float) -> None:
+    """Running statistics towards the last group's, the variance unbiased as PyTorch has it."""
+    mean, var = stats[-1, 0], stats[-1, 1] * (count / max(1, count - 1))
+    torch._foreach_lerp_([running_mean, running_var], [mean, var], momentum)
+
+
+def norm_act(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+    slope: float,
+) -> Tensor:
+    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope)
+    if running_mean is not None and running_var is not None:
+        record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum)
+    return y  # type: ignore[no-any-return]
+
+
+def add_norm_act(
+    a: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+    slope: float,
+) -> tuple[Tensor, Tensor]:
+    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope)
+    if running_mean is not None and running_var is not None:
+        record(stats.detach(), groups[-1] * a.shape[2] * a.shape[3], running_mean, running_var, momentum)
+    return total, y
+
+
+def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N,CI,H,W], weight [CO,CI,3,3] of one dtype; stride 1, padding 1."""
+    return _conv3x3(x, weight)  # type: ignore[no-any-return]
+
+
+# Statistics over several ranks: average `stats` between `moments` and `apply`, `means` between `grad_means` and `grad_input`.
+
+
+@torch.library.custom_op("adamatch::norm_act", mutates_args=())
+def _norm_act(x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float) -> tuple[Tensor, Tensor]:
+    x = x.contiguous(memory_format=LAST)
+    plan, y = kernels.Plan(x, groups), torch.empty_like(x)
+    stats = kernels.moments(plan, x)
+    kernels.apply(plan, x, y, stats, weight, bias, eps, slope)
+    return y, stats
+
+
+@torch.library.custom_op("adamatch::add_norm_act", mutates_args=())
+def _add_norm_act(
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    a, b = a.contiguous(memory_format=LAST), b.contiguous(memory_format=LAST)
+    plan, total, y = kernels.Plan(a, groups), torch.empty_like(a), torch.empty_like(a)
+    stats = kernels.moments(plan, a, b, total)
+    kernels.apply(plan, total, y, stats, weight, bias, eps, slope)
+    return total, y, stats
+
+
+@torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
+def _norm_act_grad(
+    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
+    extra = None if extra is None else extra.contiguous(memory_format=LAST)
+    plan, dx = kernels.Plan(x, groups), torch.empty_like(x)
+    means, dweight, dbias = kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope)
+    kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope)
+    return dx, dweight, dbias
+
+
+@torch.library.custom_op("adamatch::conv3x3", mutates_args=())
+def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
+    y = torch.ops.aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    return y.contiguous(memory_format=LAST)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("adamatch::conv3x3_weight_grad", mutates_args=())
+def _conv3x3_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    dw = torch.empty_like(weight)
+    kernels_conv.weight_grad(x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST), dw)
+    return dw
+
+
+@torch.library.custom_op("adamatch::conv3x3_input_grad", mutates_args=())
+def _conv3x3_input_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    dx = torch.ops.aten.convolution_backward(
+        dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
+    )[0]
+    return dx.contiguous(memory_format=LAST)  # type: ignore[no-any-return]
+
+
+def _like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=LAST)
+
+
+def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
+    return x.new_empty((len(groups), 2, x.shape[1]), dtype=torch.float32)
+
+
+@_norm_act.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float) -> tuple[Tensor, Tensor]:
+    return _like(x), _stats_of(x, groups)
+
+
+@_add_norm_act.register_fake
+def _(
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _like(a), _like(a), _stats_of(a, groups)
+
+
+@_norm_act_grad.register_fake
+def _(
+    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    return _like(x), torch.empty_like(weight), torch.empty_like(bias)
+
+
+@_conv3x3.register_fake
+def _(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty((x.shape[0], weight.shape[0], x.shape[2], x.shape[3])).contiguous(memory_format=LAST)
+
+
+@_conv3x3_weight_grad.register_fake
+def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    return torch.empty_like(weight)
+
+
+@_conv3x3_input_grad.register_fake
+def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    return _like(x)
+
+
+def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, weight, bias, *ctx.settings = inputs
+    ctx.save_for_backward(x, output[1], weight, bias)
+    ctx.set_materialize_grads(False)
+
+
+def _norm_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None
+
+
+def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, _, weight, bias, *ctx.settings = inputs
+    ctx.save_for_backward(output[0], output[2], weight, bias)
+    ctx.set_materialize_grads(False)
+
+
+def _add_backward(ctx: Any, dtotal: Tensor | None, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    dx, dweight, dbias = _norm_act_grad(dy, dtotal, *ctx.saved_tensors, *ctx.settings)
+    return dx, dx, dweight, dbias, None, None, None
+
+
+def _keep_conv(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _conv_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    dx = _conv3x3_input_grad(dy, *ctx.saved_tensors) if ctx.needs_input_grad[0] else None
+    return dx, _conv3x3_weight_grad(dy, *ctx.saved_tensors) if ctx.needs_input_grad[1] else None
+
+
+_norm_act.register_autograd(_norm_backward, setup_context=_keep_norm)
+_add_norm_act.register_autograd(_add_backward, setup_context=_keep_add)
+_conv3x3.register_autograd(_conv_backward, setup_context=_keep_conv)

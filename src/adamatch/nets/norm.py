@@ -1,0 +1,81 @@
+"""Batch normalisation with LeakyReLU, for several groups of images that share a batch but not their statistics."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, cat, nn, split
+from torch.nn.functional import batch_norm, leaky_relu
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from adamatch.nets import fused
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch normalisation, then LeakyReLU (`slope=1.0`: none). Triton kernels where they can run, plain PyTorch elsewhere."""
+
+    def __init__(self, channels: int, *, eps: float = 1e-6, momentum: float = 0.001, slope: float = 0.1) -> None:
+        super().__init__(channels, eps=eps, momentum=momentum)
+        self.slope = slope
+        self.fused = True
+
+    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
+        if not self.training:
+            return activate(
+                batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps), self.slope
+            )
+        groups = groups or (x.shape[0],)
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
+        function = fused.norm_act if self.fused and fused.norm_runs_on(x, groups) else norm_act
+        return function(x, self.weight, self.bias, mean, var, groups, self.momentum or 0.0, self.eps, self.slope)
+
+    def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
+        """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
+        groups = groups or (a.shape[0],)
+        if self.training and self.fused and fused.norm_runs_on(a, groups) and (a.shape, a.dtype) == (b.shape, b.dtype):
+            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            return fused.add_norm_act(
+                a, b, self.weight, self.bias, mean, var, groups, self.momentum or 0.0, self.eps, self.slope
+            )
+        total = a + b
+        return total, self(total, groups)
+
+
+def norm_act(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+    slope: float,
+) -> Tensor:
+    """Batch statistics of each group; running statistics, if given, move towards the last group's."""
+    *others, last = split(x, list(groups))
+    parts = [batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in others]
+    parts.append(batch_norm(last, running_mean, running_var, weight, bias, True, momentum, eps))
+    return activate(cat(parts) if others else parts[0], slope)
+
+
+def activate(x: Tensor, slope: float) -> Tensor:
+    return x if slope == 1.0 else leaky_relu(x, slope)
+
+
+@contextmanager
+def unrecorded(net: nn.Module) -> Iterator[None]:
+    """Within it, training batches are normalised with their own statistics and leave the running ones of any network alone."""
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in net.modules())

@@ -1,0 +1,86 @@
+"""Pictures to look at: what training sees, and what a model says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adamatch.augment.views import Views
+from adamatch.data.store import Store
+from adamatch.evaluate import predict
+from adamatch.model import Model
+from adamatch.train.run import Recipe
+
+RIGHT, WRONG = "#1a7f37", "#cf222e"
+
+
+def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int = 10) -> Path:
+    """For some images of both domains: as they are, weakly and strongly augmented."""
+    make = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror)
+    generator = torch.Generator().manual_seed(0)
+    rows: list[tuple[str, NDArray[np.uint8]]] = []
+    for name, store in (("source", source), ("target", target)):
+        images = np.array(store.images[:: max(1, len(store) // columns)][:columns])
+        u = torch.rand(len(images), make.draws, generator=generator)
+        weak, strong = make(torch.from_numpy(images).permute(0, 3, 1, 2), u)
+        rows += [(f"{name}", images), ("weak", _pixels(weak)), ("strong", _pixels(strong))]
+    figure, axes = plt.subplots(len(rows), columns, figsize=(columns, len(rows) * 1.05), squeeze=False)
+    for (name, images), line in zip(rows, axes, strict=True):
+        for axis, image in zip(line, images, strict=False):
+            _show(axis, image)
+        line[0].set_ylabel(name, fontsize=11, rotation=0, ha="right", va="center")
+    figure.suptitle("What training sees: images, their weak and their strong views", fontsize=12)
+    return _save(figure, path)
+
+
+def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: int = 12, lines: int = 2) -> Path:
+    """The same test images with what each model takes them for; half of them are such that the models disagree on."""
+    assert test.labels is not None
+    guesses = {name: predict(model.net, test.images, model.machine) for name, model in models.items()}
+    answers = np.stack([each.argmax(1) for each in guesses.values()])
+    disagree = np.flatnonzero((answers != answers[0]).any(0))
+    spread = np.linspace(0, len(test) - 1, columns).astype(int)
+    chosen = [spread, disagree[:columns]] if len(disagree) >= columns else [spread]
+    figure, axes = plt.subplots(
+        len(models) * len(chosen), columns, figsize=(columns, len(models) * len(chosen) * 1.4), squeeze=False
+    )
+    titles = ["images taken evenly", "images on which they disagree"]
+    for block, rows in enumerate(chosen):
+        for offset, (name, probabilities) in enumerate(guesses.items()):
+            line = axes[block * len(models) + offset]
+            for axis, row in zip(line, rows, strict=True):
+                guess = int(probabilities[row].argmax())
+                _show(axis, test.images[row])
+                right = guess == test.labels[row]
+                text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
+                axis.set_title(text, fontsize=9, color=RIGHT if right else WRONG, pad=2)
+            line[0].set_ylabel(f"{name.replace('_', ' ')}\n({titles[block]})", fontsize=8, rotation=0, ha="right", va="center")
+    figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12)
+    return _save(figure, path)
+
+
+def _pixels(x: Tensor) -> NDArray[np.uint8]:
+    """Normalised [n, 3, h, w] -> uint8 (n, h, w, 3)."""
+    return (x * 128 + 127.5).round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+
+
+def _show(axis: Axes, image: NDArray[np.uint8]) -> None:
+    axis.imshow(image, interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    return path

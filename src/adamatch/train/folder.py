@@ -1,0 +1,87 @@
+"""A run's folder: run.json, metrics.jsonl, checkpoints/, model.safetensors and, written last, result.json. Done is a file."""
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from adamatch.errors import InputError
+from adamatch.train.checkpoint import write_atomically
+from adamatch.train.run import Run
+
+
+class RunFolder:
+    """Where a run keeps what it has done."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+
+    @contextmanager
+    def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[None]:
+        """Hold the folder for this run: no other run's folder, and no other process at the same time."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"{self.path} is being used by another process: wait for it, or choose another folder"
+                ) from None
+            if overwrite:
+                self._empty()
+            self._take(run)
+            yield
+
+    def _take(self, run: Run) -> None:
+        held = self.path / "run.json"
+        if held.exists():
+            if Run.from_json(held.read_text()) != run:
+                raise InputError(f"{self.path} holds another run: choose another folder, or give --overwrite to replace it")
+        elif any(entry.name != ".lock" for entry in self.path.iterdir()):
+            raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
+        else:
+            write_atomically(held, run.to_json())
+
+    def _empty(self) -> None:
+        if any(self.path.iterdir()) and not (self.path / "run.json").exists() and len(list(self.path.iterdir())) > 1:
+            raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
+        for entry in self.path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            elif entry.name != ".lock":
+                entry.unlink()
+
+    def result(self) -> dict[str, Any] | None:
+        """What the finished run says of itself; None while it is not finished."""
+        try:
+            result: dict[str, Any] = json.loads((self.path / "result.json").read_text())
+        except FileNotFoundError:
+            return None
+        return result
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        write_atomically(self.path / "result.json", json.dumps(result, indent=1))
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """One more line of metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def rewind(self, step: int) -> None:
+        """Forget the metrics after `step`: they will be measured again."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            rows = [line for line in path.read_text().splitlines() if _step_of(line) <= step]
+            write_atomically(path, "".join(f"{line}\n" for line in rows))
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError):
+        return float("inf")  # half a line, from a process that was killed in its middle

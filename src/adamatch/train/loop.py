@@ -1,0 +1,193 @@
+"""The training loop: feeds, steps, evaluations, checkpoints; from a checkpoint it goes on as if nothing had happened."""
+
+import errno
+import math
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from adamatch.data.feed import Feed, Place
+from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch.errors import InputError
+from adamatch.methods.parts import Method
+from adamatch.train import checkpoint
+from adamatch.train.folder import RunFolder
+from adamatch.train.optim import learning_rate
+from adamatch.train.progress import Progress
+from adamatch.train.run import Run
+from adamatch.train.signals import warnings_of
+from adamatch.train.speed import Captured, Inputs, Machine
+from adamatch.train.step import Step
+
+MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
+SECONDS_PER_CHECKPOINT = 30.0
+
+Evaluate = Callable[[nn.Module], dict[str, float]]
+
+
+class Interruption(Exception):  # noqa: N818
+    """The run was asked to stop and wrote a checkpoint."""
+
+
+@dataclass
+class History:
+    """What a run has measured so far; saved with every checkpoint."""
+
+    evaluations: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0  # of training, without evaluations and start-up
+
+    def accuracy(self, name: str = "target") -> float | None:
+        """Median of the last ten evaluations, in percent."""
+        values = [row[name] for row in self.evaluations if name in row]
+        return statistics.median(values[-MEDIAN_OF:]) if values else None
+
+
+def train(
+    run: Run,
+    problem: Problem,
+    folder: RunFolder,
+    net: nn.Module,
+    method: Method,
+    *,
+    machine: Machine,
+    evaluate: Evaluate,
+    progress: Progress,
+    place: Place = "auto",
+    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT,
+) -> tuple[nn.Module, History]:
+    """Train `net` with `method` on the problem's pools; returns the averaged network and what was measured on the way."""
+    recipe, device = run.recipe, machine.device
+    step = Step(net, method, recipe, machine, progress.say)
+    captured = Captured(step, machine)
+    classes = len(problem.classes)
+    feeds = _feeds(run, problem, method, device, place)
+    progress.say(f"images wait on: {', '.join(dict.fromkeys(feed.place for feed in feeds))}")
+    generator = torch.Generator(device).manual_seed(run.seed)
+    history, start = History(), 0
+
+    found = checkpoint.load(folder.checkpoints, progress.say)
+    if found is not None:
+        tensors, facts = found
+        generator.set_state(tensors.pop("generator"))
+        step.restore(tensors)
+        for feed in feeds:
+            feed.seek(facts["step"])
+        history, start = History(facts["evaluations"], facts["seconds"]), facts["step"]
+        progress.say(f"going on from step {start} of {recipe.steps}")
+    folder.rewind(start)
+
+    def save(done: int) -> None:
+        facts = {"evaluations": history.evaluations, "seconds": history.seconds}
+        try:
+            checkpoint.save(folder.checkpoints, done, step.state() | {"generator": generator.get_state()}, facts)
+        except (OSError, SafetensorError) as error:
+            full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
+            reason = "the disk is full" if full else str(error)
+            raise InputError(
+                f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason}): make room and resume; "
+                "the one before it is whole"
+            ) from None
+
+    with _stop_signals() as stopped:
+        began = saved = time.monotonic()
+        for done in range(start, recipe.steps):
+            captured(_inputs(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
+            last = done + 1 == recipe.steps
+            if (done + 1) % recipe.evaluate_every == 0 or last:
+                row = _measure(step, done + 1, start, history, folder)
+                history.seconds += time.monotonic() - began
+                row |= {
+                    "step": done + 1,
+                    "images": (done + 1) * recipe.batch,
+                    "seconds": history.seconds,
+                    **evaluate(step.average),
+                }
+                history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
+                folder.append(row)
+                progress.report(row, warnings_of(row, classes))
+                began = time.monotonic()
+                if last or began - saved > seconds_per_checkpoint:
+                    save(done + 1)
+                    began = saved = time.monotonic()
+            elif progress.due(done + 1 - start):
+                progress.step(done + 1, step.meter.read()[0])
+            if stopped and not last:
+                history.seconds += time.monotonic() - began
+                save(done + 1)
+                raise Interruption(f"stopped at step {done + 1} of {recipe.steps}, all of it saved in {folder.path}")
+    return step.average.net, history
+
+
+def _feeds(run: Run, problem: Problem, method: Method, device: torch.device, place: Place) -> list[Feed]:
+    """A feed for each labelled pool, then the unlabelled one's where the method looks at it."""
+    classes, batch = len(problem.classes), run.recipe.batch
+    pools: list[tuple[Labelled | Unlabelled, int]] = [(pool, batch) for pool in problem.labelled]
+    if method.unlabelled:
+        pools.append((problem.unlabelled, batch * run.recipe.uratio))
+    return [
+        Feed(pool, batch=count, classes=classes, seed=run.seed * 10 + number, device=device, place=place)
+        for number, (pool, count) in enumerate(pools)
+    ]
+
+
+def _inputs(
+    run: Run, done: int, feeds: list[Feed], labelled: int, generator: torch.Generator, classes: int, draws: int
+) -> Inputs:
+    """The next step's input, from `labelled` feeds with labels and perhaps one without: all of its randomness is drawn here."""
+    batches = [feed.next() for feed in feeds]
+    x_sl = torch.cat([images for images, _ in batches[:labelled]])
+    y_sl = torch.cat([labels for _, labels in batches if labels is not None])
+    x_tu = batches[labelled][0] if len(batches) > labelled else x_sl[:0]
+    progress = done / run.recipe.steps
+    n_sl, n_tu, device = len(x_sl), len(x_tu), generator.device
+    return Inputs(
+        x_sl=x_sl,
+        y_sl=y_sl,
+        x_tu=x_tu,
+        u=torch.rand(2 * n_sl + n_tu, draws, generator=generator, device=device),
+        lam=torch.rand(2 * n_sl, classes, generator=generator, device=device),
+        progress=torch.full((), progress, device=device),
+        lr=torch.full((), learning_rate(run.recipe.lr, run.recipe.lr_end, progress), device=device),
+    )
+
+
+def _measure(step: Step, done: int, start: int, history: History, folder: RunFolder) -> dict[str, Any]:
+    """The metrics since the last evaluation; a loss that is not finite ends the run."""
+    metrics, bad = step.meter.read()
+    step.meter.clear()
+    loss = metrics.get("loss", 0.0)
+    if bad >= 0 or not math.isfinite(loss if isinstance(loss, float) else 0.0):
+        kept = sorted(folder.checkpoints.glob("*.safetensors"))
+        raise InputError(
+            f"the loss is not finite since step {start + max(bad, 0) + 1}: the learning rate is likely too high here "
+            f"(try a smaller --lr); the last good checkpoint is {kept[-1] if kept else 'none: it happened too early'}"
+        )
+    return dict(metrics)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted in the list, for the loop to stop after its step."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: signals are somebody else's
+        before = {}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,33 @@
+"""Metrics that stay on the device until somebody asks: sums of what the steps measured, and the first step that went wrong."""
+
+import torch
+from torch import Tensor
+
+
+class Meter:
+    """Adds up metrics step by step without a host read; `read()` is the only one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.count = torch.zeros((), device=device)
+        self.steps = torch.zeros((), dtype=torch.long, device=device)  # since the start of this process
+        self.bad = torch.full((), -1, dtype=torch.long, device=device)  # the first of them whose loss was not finite
+
+    def add(self, metrics: dict[str, Tensor]) -> None:
+        if not self.sums:
+            self.sums = {name: torch.zeros_like(value) for name, value in metrics.items()}
+        for name, value in metrics.items():
+            self.sums[name] += value
+        wrong = (self.bad < 0) & ~torch.isfinite(metrics["loss"])
+        self.bad.copy_(torch.where(wrong, self.steps, self.bad))
+        self.count += 1
+        self.steps += 1
+
+    def read(self) -> tuple[dict[str, float | list[float]], int]:
+        """Means since the last `clear`, and the first bad step (-1: none)."""
+        count = max(1.0, float(self.count))
+        return {name: (value / count).tolist() for name, value in self.sums.items()}, int(self.bad)
+
+    def clear(self) -> None:
+        for value in (*self.sums.values(), self.count):
+            value.zero_()

@@ -1,0 +1,83 @@
+"""What a person sees of a run while it goes on: a bar with speed, time left, losses; notes and warnings above it."""
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from adamatch.train.run import Recipe
+
+SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
+ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
+
+
+class Progress:
+    """Quiet, it keeps to itself all but warnings."""
+
+    def __init__(self, recipe: Recipe, *, quiet: bool = False, console: Console | None = None) -> None:
+        self.recipe, self.quiet = recipe, quiet
+        self.console = console or Console(stderr=True)
+        self.bar = Bar(
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[shown]}"),
+            console=self.console,
+            disable=quiet,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=recipe.steps, speed="", shown="")
+        self.warned: set[str] = set()
+        self.began = self.last = time.monotonic()
+        self.from_step = 0
+        self.accuracy = ""
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def say(self, line: str) -> None:
+        if not self.quiet:
+            self.console.print(f"[dim]{line}[/dim]", highlight=False)
+
+    def due(self, done: int) -> bool:
+        """Whether a second has passed: metrics are read from the device no more often."""
+        if done == 1:
+            self.began = time.monotonic()  # the first step compiles and allocates: not part of the speed
+        if done == ESTIMATE_AFTER:
+            each = (time.monotonic() - self.began) / (ESTIMATE_AFTER - 1)
+            self.say(
+                f"{self.recipe.steps} steps of {self.recipe.batch} labelled images, about {_time(each * self.recipe.steps)}"
+            )
+        return not self.quiet and time.monotonic() - self.last > 1
+
+    def step(self, done: int, metrics: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if now > self.last and done > self.from_step:
+            speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
+            self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
+        self.last, self.from_step = now, done
+        shown = [f"{name} {metrics[key]:.2f}" for key, name in SHOWN.items() if isinstance(metrics.get(key), float)]
+        self.bar.update(self.task, completed=done, shown="  ".join([*shown, self.accuracy]))
+
+    def report(self, row: Mapping[str, Any], warnings: list[str]) -> None:
+        """A row of metrics with its evaluation."""
+        if "target" in row:
+            self.accuracy = f"accuracy {row['target']:.1f}"
+        self.step(int(row["step"]), row)
+        for line in warnings:
+            if line.split(":")[1] not in self.warned:  # each kind once
+                self.warned.add(line.split(":")[1])
+                self.console.print(f"[yellow]warning[/yellow] step {row['step']}: {line}", highlight=False)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,136 @@
+"""The configuration of a run: which cell of which table (`Run`), and how it is trained (`Recipe`)."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError, unknown
+
+MILLION = 1_000_000
+CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
+EVALUATIONS = (
+    40  # at least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Hyper-parameters: one set for every pair and task of a benchmark. Defaults are the paper's (section 4)."""
+
+    network: str
+    size: int
+    images: int  # labelled images seen in the whole run
+    weight_decay: float
+    batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
+    uratio: int = 3  # unlabelled images for each of them
+    tau: float = 0.9
+    lr: float = 0.03
+    lr_end: float = 0.25  # the learning rate ends at this part of its start
+    momentum: float = 0.9
+    average: float = 0.999  # decay of the weight average and of batch norm's running statistics
+    strong: str = "cta"
+    mirror: bool = True
+
+    @property
+    def steps(self) -> int:
+        return max(1, self.images // self.batch)
+
+    @property
+    def evaluate_every(self) -> int:
+        """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run."""
+        return max(1, min(CHECKPOINT // self.batch, self.steps // EVALUATIONS))
+
+
+_DIGITS = Recipe(network="wrn-28-2", size=32, images=32 * MILLION, weight_decay=0.0005)
+_64 = Recipe(network="wrn-34-2", size=64, images=8 * MILLION, weight_decay=0.001)
+_224 = Recipe(network="resnetv2-101", size=224, images=8 * MILLION, weight_decay=0.002)
+
+PAPER: dict[str, Recipe] = {
+    "handwriting": Recipe(
+        network="wrn-small", size=16, images=64_000, weight_decay=0.0005, average=0.99, strong="cutout", mirror=False
+    ),
+    "digitfive": _DIGITS,
+    "domainnet32": replace(_DIGITS, images=8 * MILLION),
+    "domainnet64": _64,
+    "domainnet128": replace(_224, size=128),
+    "domainnet224": _224,
+    "office31-64": _64,
+    "office31-224": _224,
+    "pacs64": _64,
+    "cifar10": _DIGITS,
+    "cifar100": _DIGITS,
+    "stl10": _DIGITS,
+    "svhn": _DIGITS,
+}
+FAST: dict[str, Mapping[str, Any]] = {
+    "digitfive": {"images": MILLION},
+    "domainnet32": {"images": MILLION},
+    "domainnet64": {"images": MILLION},
+    "pacs64": {"images": MILLION // 2},
+}
+BUDGETS = ("paper", "fast")
+
+
+def recipe(benchmark: str, budget: str = "paper", **overrides: Any) -> Recipe:
+    """The hyper-parameters of a benchmark; `fast` is the same with fewer images. None in overrides leaves a value alone."""
+    if benchmark not in PAPER:
+        raise unknown("benchmark", benchmark, PAPER)
+    if budget not in BUDGETS:
+        raise unknown("budget", budget, BUDGETS)
+    known = {each.name for each in fields(Recipe)}
+    for name in overrides.keys() - known:
+        raise unknown("hyper-parameter", name, known)
+    changes = dict(FAST.get(benchmark, {})) if budget == "fast" else {}
+    return replace(PAPER[benchmark], **changes, **{name: value for name, value in overrides.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run. `options` are arguments of the method (ablations); `labels` counts labelled target images per class."""
+
+    benchmark: str = "handwriting"
+    task: str = "uda"
+    source: str = ""
+    target: str = ""
+    labels: int = 0
+    method: str = "adamatch"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    budget: str = "paper"
+    weights: str = ""  # a file of starting weights, or timm:NAME
+    recipe: Recipe = field(default=None)  # type: ignore[assignment]  # filled in from benchmark and budget
+
+    def __post_init__(self) -> None:
+        if self.recipe is None:
+            object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget))
+        if self.recipe.batch < 1 or self.recipe.images < 1:
+            raise InputError("batch and images must be at least 1")
+        if self.benchmark in BENCHMARKS:
+            domains = BENCHMARKS[self.benchmark].domains
+            for role, name in (("source", self.source), ("target", self.target)):
+                if name and name not in (*domains, "all"):
+                    raise unknown(f"{role} domain of {self.benchmark}", name, domains)
+
+    def to_json(self) -> str:
+        """Canonical: equal runs give equal text."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        values = json.loads(text)
+        return cls(**values | {"recipe": Recipe(**values["recipe"])})
+
+    @property
+    def id(self) -> str:
+        """A short name that is the same for the same configuration, everywhere."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder: readable, and unique by its id."""
+        pair = self.target if self.task == "ssl" else f"{self.source}-{self.target}"
+        labels = f"{self.labels}" if self.labels else ""
+        return f"{self.benchmark}-{self.task}{labels}-{pair}-{self.method}-s{self.seed}-{self.id}"

@@ -1,0 +1,122 @@
+"""The one place that decides how fast things go: device, precision, compilation, the step as one CUDA graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from adamatch.errors import InputError, unknown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+PRECISIONS = ("auto", "bf16", "fp32")
+WARM_STEPS = 3  # eager steps before a capture: they compile, choose algorithms and allocate
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how a step runs."""
+
+    device: torch.device
+    precision: str  # "bf16" or "fp32"; losses, alignment and statistics are float32 either way
+    compile: bool
+    graph: bool
+
+    def __str__(self) -> str:
+        name = (
+            torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
+        )
+        return ", ".join(
+            [name, self.precision, *(["compiled"] if self.compile else []), *(["CUDA graph"] if self.graph else [])]
+        )
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
+
+
+def choose(device: str = "auto", precision: str = "auto", compile: bool | None = None) -> Machine:  # noqa: A002
+    """What the machine does best, unless told: bf16, compiled and captured on a GPU; float32 and eager on a CPU."""
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise unknown("device", device, ("auto", "cpu", "cuda", "cuda:0")) from None
+    on_gpu = chosen.type == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")
+    if precision == "auto":
+        precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+    fast = on_gpu if compile is None else compile
+    return Machine(chosen, precision, compile=fast, graph=on_gpu and fast)
+
+
+def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], None]) -> Callable[P, T]:
+    """The function compiled; the same function where the machine does not compile, or the compiler fails (which is said)."""
+    if not machine.compile:
+        return function
+    fast = torch.compile(function, dynamic=False)
+    state = {"fast": True}
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if state["fast"]:
+            try:
+                return fast(*args, **kwargs)
+            except torch._dynamo.exc.TorchDynamoException as error:
+                state["fast"] = False
+                say(f"compilation failed, going on without it: {str(error).splitlines()[0]}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+class Inputs(NamedTuple):
+    """What changes from step to step; all on the device, always of the same shapes."""
+
+    x_sl: Tensor  # uint8 [n_sl, 3, size, size]
+    y_sl: Tensor  # [n_sl, k]
+    x_tu: Tensor  # uint8 [n_tu, 3, size, size]
+    u: Tensor  # [n_sl + n_tu + n_sl, draws]: uniforms for the views of labelled and unlabelled images, and for probes
+    lam: Tensor  # [2 * n_sl, k]: uniforms for the interpolation
+    progress: Tensor  # []
+    lr: Tensor  # []
+
+
+class Captured:
+    """Runs a step, after a few eager ones, as one CUDA graph: no launch costs, nothing for the host to do in between."""
+
+    def __init__(self, step: Callable[[Inputs], None], machine: Machine) -> None:
+        self.step, self.machine = step, machine
+        self.static: Inputs | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.done = 0
+
+    def __call__(self, inputs: Inputs) -> None:
+        if not self.machine.graph:
+            self.step(inputs)
+            return
+        if self.static is None:
+            self.static = Inputs(*(tensor.clone() for tensor in inputs))
+        for mine, new in zip(self.static, inputs, strict=True):
+            mine.copy_(new)
+        if self.done < WARM_STEPS:
+            self._aside(self.static)
+        else:
+            if self.graph is None:
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph):  # records the step without running it
+                    self.step(self.static)
+            self.graph.replay()
+        self.done += 1
+
+    def _aside(self, inputs: Inputs) -> None:
+        """An ordinary step on a stream of its own, as a capture needs its warm-up to be."""
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.step(inputs)
+        torch.cuda.current_stream().wait_stream(side)

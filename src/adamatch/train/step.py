@@ -1,0 +1,136 @@
+"""One training step: views, the method's phases, the optimisers, the weight average, the probes. Nothing is read back."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from adamatch.augment.views import Views
+from adamatch.methods.parts import Batch, Method, Metrics
+from adamatch.nets.average import WeightAverage
+from adamatch.nets.norm import BatchNorm
+from adamatch.train.meter import Meter
+from adamatch.train.optim import sgd
+from adamatch.train.run import Recipe
+from adamatch.train.speed import Inputs, Machine, compiled
+
+SAVED = ("net", "method", "views", "average")
+
+
+class Step:
+    """All that a step changes, and the step itself. `state` and `restore` are for checkpoints."""
+
+    def __init__(self, net: nn.Module, method: Method, recipe: Recipe, machine: Machine, say: Callable[[str], None]) -> None:
+        device = machine.device
+        self.net = net.to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        for module in net.modules():
+            if isinstance(module, BatchNorm):
+                module.momentum = 1 - recipe.average
+        self.method = method.to(device)
+        self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
+        self.average = WeightAverage(net, recipe.average)
+        self.machine = machine
+        self.lr = torch.full((), recipe.lr, device=device)
+        decay = recipe.weight_decay if method.weight_decay else 0.0
+        # One optimiser per phase: each has a momentum of its own.
+        self.trained = [_parameters(net, method, phase.trains) for phase in method.phases]
+        self.optimisers = [
+            sgd(parameters, lr=self.lr, momentum=recipe.momentum, weight_decay=decay) for parameters in self.trained
+        ]
+        self.meter = Meter(device)
+        self._view = compiled(_view, machine, say)
+        self._loss = compiled(_loss, machine, say)
+        self._predict = compiled(_predict, machine, say)
+
+    def __call__(self, inputs: Inputs) -> None:
+        self.lr.copy_(inputs.lr)
+        batch = self._view(self.views, inputs)
+        metrics: Metrics = {}
+        for number in range(len(self.method.phases)):
+            loss, measured = self._loss(self.machine, self.method, number, self.net, batch)
+            self._follow(loss, number)
+            metrics |= {**measured, "loss": metrics.get("loss", 0) + loss.detach()}
+        self.average.update(self.net)
+        if self.views.learns:
+            self._learn_views(inputs)
+        self.meter.add(metrics)
+
+    def _follow(self, loss: Tensor, phase: int) -> None:
+        """One optimiser step on the parameters that this phase trains."""
+        parameters, optimiser = self.trained[phase], self.optimisers[phase]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    @torch.no_grad()
+    def _learn_views(self, inputs: Inputs) -> None:
+        """CTAugment: see how well the averaged network recognises labelled images under random policies."""
+        n = len(inputs.x_sl)
+        probes, policy = self.views.probe(inputs.x_sl, inputs.u[-n:])
+        self.views.learn(policy, self._predict(self.machine, self.average.net, probes), inputs.y_sl)
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on."""
+        tensors: dict[str, Tensor] = {}
+        for name in SAVED:
+            tensors |= {f"{name}.{key}": value for key, value in getattr(self, name).state_dict().items()}
+        for name, _, memory in self._momenta():
+            if "momentum_buffer" in memory:
+                tensors[name] = memory["momentum_buffer"]
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for name in SAVED:
+            part = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+            getattr(self, name).load_state_dict(part)
+        for name, parameter, memory in self._momenta():
+            if name in tensors:
+                memory["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[name])
+
+    def _momenta(self) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
+        """A name, the parameter and the optimiser's memory of it, for each parameter of each phase."""
+        for phase, (parameters, optimiser) in enumerate(zip(self.trained, self.optimisers, strict=True)):
+            for number, parameter in enumerate(parameters):
+                yield f"momentum.{phase}.{number}", parameter, optimiser.state[parameter]
+
+
+# Functions of modules rather than methods, so that a later run in the same process finds them compiled.
+
+
+def _view(views: Views, inputs: Inputs) -> Batch:
+    n_sl, n_tu = len(inputs.x_sl), len(inputs.x_tu)
+    weak, strong = views(torch.cat([inputs.x_sl, inputs.x_tu]), inputs.u[: n_sl + n_tu])
+    return Batch(
+        x_sl_w=weak[:n_sl],
+        x_sl_s=strong[:n_sl],
+        y_sl=inputs.y_sl,
+        x_tu_w=weak[n_sl:],
+        x_tu_s=strong[n_sl:],
+        progress=inputs.progress,
+        lam=inputs.lam,
+    )
+
+
+def _loss(machine: Machine, method: Method, phase: int, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+    with machine.autocast():
+        loss: tuple[Tensor, Metrics] = method.phases[phase].loss(net, batch)
+    return loss
+
+
+def _predict(machine: Machine, net: nn.Module, x: Tensor) -> Tensor:
+    with machine.autocast():
+        return net(x).float().softmax(1)  # type: ignore[no-any-return]
+
+
+def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:
+    """Which parameters a phase trains: "all", the "heads" (the network's and the method's own), or the "features" below."""
+    own = list(method.parameters())
+    if part == "all":
+        return [*net.parameters(), *own]
+    heads = [*net.head.parameters(), *own]  # type: ignore[union-attr]
+    if part == "heads":
+        return heads
+    skip = {id(parameter) for parameter in heads}
+    return [parameter for parameter in net.parameters() if id(parameter) not in skip]

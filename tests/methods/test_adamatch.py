@@ -1,0 +1,229 @@
+"""AdaMatch: loss and gradients against NumPy and finite differences, and what the paper promises of it."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference import losses, tiny_net
+from reference.tiny_net import TinyNet, joined, make_batch
+from torch import Tensor, nn, tensor
+
+from adamatch.errors import InputError
+from adamatch.methods.adamatch import AdaMatch
+from adamatch.methods.parts import Batch, forward_twice
+from adamatch.nets.wideresnet import WideResNet
+
+KNOWN = [0.2, 0.5, 0.3]
+
+Histories = tuple[list[losses.Array], list[losses.Array]]
+
+
+def reference(
+    p: tiny_net.Params, batch: Batch, history: Histories, guess: losses.Guess | None = None, **options: Any
+) -> losses.Result:
+    """The whole loss in NumPy, from the images on."""
+    x_sl, x_tu = joined(batch.x_sl_w, batch.x_sl_s), joined(batch.x_tu_w, batch.x_tu_s)
+    z = tiny_net.logits(p, np.concatenate([x_sl, x_tu]))
+    return losses.adamatch(
+        z[: len(x_sl)],
+        tiny_net.logits(p, x_sl),
+        z[len(x_sl) :],
+        batch.y_sl.numpy(),
+        batch.lam.numpy(),
+        float(batch.progress),
+        means_sl=history[0],
+        means_tu=history[1],
+        tau=options.get("tau", 0.9),
+        interpolated=options.get("interpolate", True),
+        align_to=options.get("align", "source"),
+        threshold=options.get("threshold", "relative"),
+        source_loss=options.get("source_loss", "half"),
+        known=np.array(options["target"]) if "target" in options else None,
+        guess=guess,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"source_loss": "sum"},
+        {"interpolate": False},
+        {"align": "labels"},
+        {"align": "none"},
+        {"align": "target", "target": KNOWN},
+        {"threshold": "fixed", "tau": 0.5},
+        {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
+        {"threshold": "fixed", "tau": 0.0},  # everything above it
+        {"tau": 0.0},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("absent", [-1, 0])
+def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
+    net, method = TinyNet(3).train(), AdaMatch(3, **options)
+    history: Histories = ([], [])
+    for step in range(3):  # the class averages remember
+        batch = make_batch(step, absent=absent)
+        p = tiny_net.params_of(net)
+        loss, metrics = method.loss(net, batch)
+        theirs = reference(p, batch, history, **options)
+    assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
+    assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
+    assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)
+    assert metrics["threshold"].item() == pytest.approx(theirs.threshold)
+    assert metrics["mask"].item() == pytest.approx(np.mean(theirs.guess.trusted))
+    counts = [sum(c == j and t for c, t in zip(*theirs.guess, strict=True)) / 9 for j in range(3)]
+    np.testing.assert_allclose(metrics["pseudo_labels"], counts, atol=1e-12)
+    assert metrics["divergence"].item() == pytest.approx(losses.kl(theirs.wanted, theirs.found), abs=1e-12)
+    assert not any(value.requires_grad for value in metrics.values())
+
+    def of(params: tiny_net.Params) -> float:
+        return reference(params, batch, ([], []), theirs.guess, **options).loss
+
+    tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
+
+
+@pytest.mark.parametrize(("tau", "rate"), [(1.0, 0.0), (0.0, 1.0)])
+def test_corner_cases_are_what_they_say(tau: float, rate: float) -> None:
+    loss, metrics = AdaMatch(3, threshold="fixed", tau=tau).loss(TinyNet(3), make_batch(0, progress=1.0))
+    assert metrics["mask"].item() == rate
+    assert (loss.item() == metrics["loss_source"].item()) == (rate == 0)
+
+
+class Given(nn.Module):
+    """Answers with logits that are parameters: first the joint batch's, then the source batch's."""
+
+    def __init__(self, seed: int, n_sl: int, n_tu: int, classes: int) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(seed)
+        self.joint = nn.Parameter(torch.randn(2 * (n_sl + n_tu), classes, generator=draw) * 2)
+        self.alone = nn.Parameter(torch.randn(2 * n_sl, classes, generator=draw) * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.joint if len(x) == len(self.joint) else self.alone
+
+
+@pytest.mark.parametrize("options", [{}, {"align": "none"}, {"align": "labels"}, {"threshold": "fixed", "tau": 0.6}])
+def test_no_gradient_through_pseudo_labels_threshold_or_alignment(options: dict[str, Any]) -> None:
+    n_sl, n_tu = 6, 9
+    batch, net = make_batch(1, progress=0.25), Given(2, n_sl, n_tu, 3)
+    loss, metrics = AdaMatch(3, **options).loss(net, batch)
+    assert 0 < metrics["mask"].item() < 1
+    joint, alone = torch.autograd.grad(loss, [net.joint, net.alone])
+    z_sl = batch.lam * net.joint[: 2 * n_sl] + (1 - batch.lam) * net.alone
+    z_tu_s = net.joint[2 * n_sl + n_tu :]
+    by_source = 0.5 * (z_sl.softmax(1) - batch.y_sl.repeat(2, 1)) / n_sl  # cross-entropy's own gradient and nothing else
+    torch.testing.assert_close(joint[: 2 * n_sl], by_source * batch.lam)
+    torch.testing.assert_close(alone, by_source * (1 - batch.lam))
+    assert (joint[2 * n_sl : 2 * n_sl + n_tu] == 0).all(), "weak target views only make labels"
+    history: Histories = ([], [])
+    z = net.joint.detach().numpy()
+    guess = losses.adamatch(
+        z[: 2 * n_sl],
+        net.alone.detach().numpy(),
+        z[2 * n_sl :],
+        batch.y_sl.numpy(),
+        batch.lam.numpy(),
+        0.25,
+        means_sl=history[0],
+        means_tu=history[1],
+        tau=options.get("tau", 0.9),
+        align_to=options.get("align", "source"),
+        threshold=options.get("threshold", "relative"),
+    ).guess
+    constant = torch.eye(3)[guess.classes]
+    by_target = 0.5 * (z_tu_s.softmax(1) - constant) * tensor(guess.trusted)[:, None] / n_tu  # mu(1/4) = 1/2
+    torch.testing.assert_close(joint[2 * n_sl + n_tu :], by_target)
+
+
+def test_running_statistics_move_only_in_the_joint_forward() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    p = tiny_net.params_of(net)
+    AdaMatch(3).loss(net, batch)
+    h = tiny_net.hidden(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
+    recorded = tiny_net.statistics(net)
+    np.testing.assert_allclose(recorded["running_mean"], 0.1 * h.mean(0))
+    np.testing.assert_allclose(recorded["running_var"], 0.9 + 0.1 * h.var(0, ddof=1))
+    assert recorded["num_batches_tracked"] == 1
+
+
+def test_both_forwards_use_the_statistics_of_their_batch() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    right, _ = AdaMatch(3).loss(net, batch)
+    tiny_net.statistics(net)["running_mean"][:] = 100
+    tiny_net.statistics(net)["running_var"][:] = 1e4
+    wrong, _ = AdaMatch(3).loss(net, batch)
+    assert right.item() == wrong.item(), "running statistics, those of evaluation mode, play no part"
+    x_sl, x_tu = torch.cat([batch.x_sl_w, batch.x_sl_s]), torch.cat([batch.x_tu_w, batch.x_tu_s])
+    joint, _, alone = forward_twice(net, x_sl, x_tu)
+    joint_moved, _, alone_moved = forward_twice(net, x_sl, x_tu + torch.randn_like(x_tu))
+    assert torch.equal(alone, alone_moved)
+    assert not torch.allclose(joint, joint_moved)
+    assert net.training
+
+
+def test_without_batch_norm_both_forwards_agree() -> None:
+    net, batch = TinyNet(3, norm=False).train(), make_batch(0)
+    with_it, metrics = AdaMatch(3, interpolate=True).loss(net, batch)
+    without, _ = AdaMatch(3, interpolate=False).loss(net, batch)
+    torch.testing.assert_close(with_it, without)
+    assert metrics["logit_gap"].item() == pytest.approx(0, abs=1e-12)
+    other = batch._replace(lam=1 - batch.lam)
+    torch.testing.assert_close(AdaMatch(3).loss(net, other)[0], with_it)
+
+
+def test_with_batch_norm_they_differ() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    assert AdaMatch(3).loss(net, batch)[1]["logit_gap"] > 1e-3
+    same = AdaMatch(3).loss(net, batch._replace(lam=torch.ones_like(batch.lam)))[0]
+    torch.testing.assert_close(same, AdaMatch(3, interpolate=False).loss(net, batch)[0])
+
+
+def test_strong_view_of_labelled_images_is_used() -> None:
+    net, batch = TinyNet(3, norm=False), make_batch(0)
+    x = batch.x_sl_s.clone().requires_grad_()
+    loss, _ = AdaMatch(3).loss(net, batch._replace(x_sl_s=x))
+    (gradient,) = torch.autograd.grad(loss, x)
+    assert (gradient.flatten(1).abs().sum(1) > 0).all()
+
+
+def test_warm_up_follows_progress() -> None:
+    net = TinyNet(3).train()
+    weights = []
+    for progress in (0.0, 0.25, 0.5, 1.0):
+        loss, metrics = AdaMatch(3, tau=0.0).loss(net, make_batch(0, progress=progress))
+        weights.append((loss.item() - metrics["loss_source"].item()) / metrics["loss_target"].item())
+    assert weights == pytest.approx([0, 0.5, 1, 1])
+
+
+def test_one_pass_over_both_groups_equals_two_forwards() -> None:
+    once = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
+    twice = copy.deepcopy(once)
+    twice.takes_groups = False
+    torch.manual_seed(1)
+    x = torch.randn(30, 3, 8, 8)
+    batch = make_batch(0)._replace(x_sl_w=x[:6], x_sl_s=x[6:12], x_tu_w=x[12:21] + 1, x_tu_s=x[21:] + 1)
+    ours, theirs = (AdaMatch(3).loss(net, batch) for net in (once, twice))
+    torch.testing.assert_close(ours[0], theirs[0])
+    torch.testing.assert_close(ours[1], theirs[1])
+    assert ours[1]["logit_gap"] > 1e-3
+    tiny_net.assert_same(tiny_net.autograd(ours[0], ("", once)), tiny_net.autograd(theirs[0], ("", twice)), 1e-10)
+    for (name, value), (_, other) in zip(once.named_buffers(), twice.named_buffers(), strict=True):
+        torch.testing.assert_close(value, other, msg=name)
+
+
+def test_options_are_checked() -> None:
+    for options, says in (
+        ({"align": "target"}, "go together"),
+        ({"target": KNOWN}, "go together"),
+        ({"align": "target", "target": [0.5, 0.5]}, "needs 3 numbers"),
+        ({"align": "sorce"}, "did you mean 'source'"),
+        ({"threshold": "relativ"}, "did you mean 'relative'"),
+        ({"source_loss": "mean"}, "there are half, sum"),
+        ({"tau": 90}, "from 0 to 1"),
+    ):
+        with pytest.raises(InputError, match=says):
+            AdaMatch(3, **options)

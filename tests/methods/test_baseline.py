@@ -1,0 +1,67 @@
+"""Supervised and BaselineBN: loss and gradients against NumPy and finite differences."""
+
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from reference import losses, tiny_net
+from reference.tiny_net import TinyNet, joined, make_batch
+
+from adamatch.methods.baseline import BaselineBN, Supervised
+from adamatch.methods.parts import Batch
+
+
+def reference(p: tiny_net.Params, batch: Batch, joint: bool, source_loss: str) -> float:
+    target = (batch.x_tu_w, batch.x_tu_s) if joint else ()
+    z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, *target))
+    n = len(batch.y_sl)
+    return losses.labelled(batch.y_sl.numpy(), z[:n], z[n : 2 * n], source_loss)
+
+
+@pytest.mark.parametrize(("kind", "joint"), [(Supervised, False), (BaselineBN, True)])
+@pytest.mark.parametrize("source_loss", ["sum", "half"])
+@pytest.mark.parametrize("absent", [-1, 0])
+def test_loss_and_gradients_match_the_reference(
+    kind: type[Supervised] | type[BaselineBN], joint: bool, source_loss: Literal["sum", "half"], absent: int
+) -> None:
+    net, batch = TinyNet(3).train(), make_batch(0, absent=absent)
+    p = tiny_net.params_of(net)
+    method = kind(3, source_loss=source_loss)
+    loss, metrics = method.loss(net, batch)
+    assert loss.item() == pytest.approx(reference(p, batch, joint, source_loss), rel=1e-9)
+    assert metrics["loss_source"].item() == loss.item()
+    assert method.unlabelled == joint
+
+    def of(params: tiny_net.Params) -> float:
+        return reference(params, batch, joint, source_loss)
+
+    tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
+
+
+def test_supervised_needs_no_unlabelled_images() -> None:
+    batch = make_batch(0)
+    none = batch.x_tu_w[:0]
+    net = TinyNet(3)
+    alone, _ = Supervised(3).loss(net, batch._replace(x_tu_w=none, x_tu_s=none))
+    assert alone.item() == Supervised(3).loss(net, batch)[0].item()
+
+
+def test_unlabelled_images_reach_batch_norm_only() -> None:
+    batch = make_batch(0)
+    net = TinyNet(3, norm=False)
+    torch.testing.assert_close(BaselineBN(3).loss(net, batch)[0], Supervised(3).loss(net, batch)[0])
+    net = TinyNet(3).train()
+    p = tiny_net.params_of(net)
+    BaselineBN(3).loss(net, batch)
+    h = tiny_net.hidden(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
+    np.testing.assert_allclose(tiny_net.statistics(net)["running_mean"], 0.1 * h.mean(0))
+
+
+@pytest.mark.parametrize("kind", [Supervised, BaselineBN])
+def test_both_views_of_labelled_images_are_used(kind: type[Supervised] | type[BaselineBN]) -> None:
+    batch = make_batch(0)
+    views = [batch.x_sl_w.clone().requires_grad_(), batch.x_sl_s.clone().requires_grad_()]
+    loss, _ = kind(3).loss(TinyNet(3, norm=False), batch._replace(x_sl_w=views[0], x_sl_s=views[1]))
+    for gradient in torch.autograd.grad(loss, views):
+        assert (gradient.flatten(1).abs().sum(1) > 0).all()

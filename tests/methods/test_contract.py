@@ -1,0 +1,141 @@
+"""What holds for every method: how its file reads, and what the training loop may count on."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from reference.tiny_net import TinyNet, make_batch
+from torch import nn
+
+import adamatch.methods
+from adamatch.errors import InputError
+from adamatch.methods import MCD, METHODS, AdaMatch, Batch, FixMatch, NoisyStudent, build
+from adamatch.nets.wideresnet import WideResNet
+
+FILES = sorted(Path(adamatch.methods.__file__).parent.glob("*.py"))
+
+
+def test_files_are_found() -> None:
+    assert {"adamatch.py", "parts.py", "mcd.py"} <= {file.name for file in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_files_are_short_and_know_no_task_file_device_or_optimiser(file: Path) -> None:
+    text = file.read_text()
+    assert len(text.splitlines()) <= 130
+    assert not re.findall(r"(?<![a-z])(uda|ssl|ssda)(?![a-z])", text.lower())
+    assert not re.findall(r"torch\.optim|\bopen\(|\blogging\b|\bcuda\b|\bprint\(", text)
+
+
+def wide_batch(dtype: torch.dtype) -> Batch:
+    """Images of 3 x 8 x 8, for a network of this package."""
+    x = torch.randn(30, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    batch = make_batch(0)._replace(x_sl_w=x[:6], x_sl_s=x[6:12], x_tu_w=x[12:21], x_tu_s=x[21:])
+    return Batch(*(value.to(dtype) for value in batch))
+
+
+def make(name: str) -> tuple[nn.Module, nn.Module]:
+    net = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
+    return net, build(name, classes=3, net=net, tau=0.9, options={})
+
+
+def trained(net: nn.Module, method: nn.Module, what: str) -> list[nn.Parameter]:
+    heads = [*net.head.parameters(), *method.parameters()]  # type: ignore[union-attr]
+    features = [p for name, p in net.named_parameters() if not name.startswith("head.")]
+    return {"all": features + heads, "heads": heads, "features": features}[what]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_phases_give_finite_losses_and_gradients_in_float32(name: str) -> None:
+    torch.set_default_dtype(torch.float32)
+    net, method = make(name)
+    batch = wide_batch(torch.float32)
+    assert isinstance(method.unlabelled, bool)
+    assert isinstance(method.weight_decay, bool)
+    for phase in method.phases:
+        loss, metrics = phase.loss(net, batch)
+        assert loss.shape == ()
+        assert loss.dtype == torch.float32
+        assert loss.isfinite()
+        assert metrics
+        for value in metrics.values():
+            assert value.isfinite().all()
+            assert not value.requires_grad
+        gradients = torch.autograd.grad(loss, trained(net, method, phase.trains))  # every parameter is reached
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        assert any((gradient != 0).any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_losses_are_single_precision_under_autocast(name: str) -> None:
+    torch.set_default_dtype(torch.float32)
+    net, method = make(name)
+    for phase in method.phases:  # type: ignore[union-attr]
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, _ = phase.loss(net, wide_batch(torch.float32))
+        assert loss.dtype == torch.float32
+        assert loss.isfinite()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_state_dict_is_the_whole_state(name: str) -> None:
+    net, method = make(name)
+    batch = wide_batch(torch.float64)
+
+    def step(method: nn.Module) -> list[float]:
+        return [phase.loss(net, batch)[0].item() for phase in method.phases]  # type: ignore[union-attr]
+
+    step(method)
+    loaded = build(name, classes=3, net=net, tau=0.9, options={})
+    loaded.load_state_dict(method.state_dict())
+    twin = copy.deepcopy(method)
+    assert step(method) == step(loaded) == step(twin)
+    for other in (loaded, twin):
+        assert all(torch.equal(a, b) for a, b in zip(method.buffers(), other.buffers(), strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "mcd"])
+def test_any_network_with_a_forward_will_do(name: str) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    method = build(name, classes=3, net=net, tau=0.9, options={})
+    for phase in method.phases:  # type: ignore[union-attr]
+        assert phase.loss(net, make_batch(0))[0].isfinite()
+
+
+def test_build_passes_what_each_method_takes() -> None:
+    net = TinyNet(3, width=7)
+    adamatch_ = build("adamatch", classes=3, net=net, tau=0.8, options={"align": "target", "target": [0.2, 0.3, 0.5]})
+    assert isinstance(adamatch_, AdaMatch)
+    assert adamatch_.tau == 0.8
+    torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
+    fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, options={"align": "none"})
+    assert isinstance(fixmatch, FixMatch)
+    assert (fixmatch.tau, fixmatch.align) == (0.7, "none")
+    student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
+    assert isinstance(student, NoisyStudent)
+    assert (student.threshold, student.generations) == (0.6, 2)
+    mcd = build("mcd", classes=3, net=net, tau=0.9, options={})
+    assert isinstance(mcd, MCD)
+    assert mcd.head.weight.shape == (3, 7)
+
+
+def test_build_says_what_is_wrong_in_one_line() -> None:
+    net = TinyNet(3)
+    for name, options, says in (
+        ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
+        (
+            "adamatch",
+            {"aling": "none"},
+            "method 'adamatch' has no option 'aling': its options are interpolate, align,",
+        ),
+        ("adamatch", {"tau": 0.5}, "has no option 'tau'"),
+        ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),
+    ):
+        with pytest.raises(InputError) as error:
+            build(name, classes=3, net=net, tau=0.9, options=options)
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="`head`; Sequential has none"):
+        build("mcd", classes=3, net=nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), tau=0.9, options={})

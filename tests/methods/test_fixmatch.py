@@ -1,0 +1,104 @@
+"""FixMatch and FixMatch+: loss and gradients against NumPy and finite differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference import losses, tiny_net
+from reference.tiny_net import TinyNet, joined, make_batch
+
+from adamatch.errors import InputError
+from adamatch.methods.fixmatch import FixMatch
+from adamatch.methods.parts import Batch
+
+Histories = tuple[list[losses.Array], list[losses.Array]]
+
+
+def reference(
+    p: tiny_net.Params, batch: Batch, history: Histories, guess: losses.Guess | None = None, **options: Any
+) -> losses.Result:
+    z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
+    n = 2 * len(batch.y_sl)
+    return losses.fixmatch(
+        z[:n],
+        z[n:],
+        batch.y_sl.numpy(),
+        means_labels=history[0],
+        means_guesses=history[1],
+        tau=options.get("tau", 0.9),
+        align_to=options.get("align", "labels"),
+        guess=guess,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"tau": 0.5}, {"tau": 1.0}, {"tau": 0.0}, {"align": "none"}, {"align": "none", "tau": 0.5}],
+    ids=str,
+)
+@pytest.mark.parametrize("absent", [-1, 0])
+def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
+    net, method = TinyNet(3).train(), FixMatch(3, **options)
+    history: Histories = ([], [])
+    for step in range(3):
+        batch = make_batch(step, absent=absent)
+        p = tiny_net.params_of(net)
+        loss, metrics = method.loss(net, batch)
+        theirs = reference(p, batch, history, **options)
+    assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
+    assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
+    assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)
+    assert metrics["mask"].item() == pytest.approx(np.mean(theirs.guess.trusted))
+    assert metrics["threshold"].item() == pytest.approx(options.get("tau", 0.9))
+    assert metrics["divergence"].item() == pytest.approx(losses.kl(theirs.wanted, theirs.found), abs=1e-12)
+    assert not any(value.requires_grad for value in metrics.values())
+
+    def of(params: tiny_net.Params) -> float:
+        return reference(params, batch, ([], []), theirs.guess, **options).loss
+
+    tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
+
+
+def test_alignment_is_to_the_labels_not_to_the_output() -> None:
+    net, method, batch = TinyNet(3), FixMatch(3), make_batch(0, absent=0)
+    for _ in range(2000):
+        method.mean_labels(batch.y_sl.mean(0))
+    _, metrics = method.loss(net, batch)
+    assert method.mean_labels.value[0] < 0.06
+    plain = FixMatch(3, align="none", tau=0.0).loss(net, batch)[1]["pseudo_labels"]
+    method.tau = 0.0
+    assert method.loss(net, batch)[1]["pseudo_labels"][0] < plain[0], "the class that labels lack is guessed less often"
+    assert metrics["divergence"] > 0.1
+
+
+def test_strong_views_have_pseudo_labels_whether_labelled_or_not() -> None:
+    net, batch = TinyNet(3, norm=False), make_batch(0)
+    for tau, used in ((1.0, False), (0.0, True)):
+        views = [batch.x_sl_s.clone().requires_grad_(), batch.x_tu_s.clone().requires_grad_()]
+        loss, _ = FixMatch(3, tau=tau).loss(net, batch._replace(x_sl_s=views[0], x_tu_s=views[1]))
+        for gradient in torch.autograd.grad(loss, views):
+            assert bool((gradient.flatten(1).abs().sum(1) > 0).all()) == used
+            assert bool((gradient == 0).all()) != used
+
+
+def test_weak_views_of_target_images_get_no_gradient() -> None:
+    net, batch = TinyNet(3, norm=False), make_batch(0)
+    x = batch.x_tu_w.clone().requires_grad_()
+    loss, _ = FixMatch(3, tau=0.5).loss(net, batch._replace(x_tu_w=x))
+    (gradient,) = torch.autograd.grad(loss, x)
+    assert (gradient == 0).all()
+
+
+def test_there_is_no_warm_up_and_one_forward() -> None:
+    net = TinyNet(3).train()
+    first, last = (FixMatch(3, tau=0.0).loss(net, make_batch(0, progress=p))[0] for p in (0.0, 1.0))
+    assert first.item() == last.item()
+    assert tiny_net.statistics(net)["num_batches_tracked"] == 2
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(InputError, match="did you mean 'labels'"):
+        FixMatch(3, align="label")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="from 0 to 1"):
+        FixMatch(3, tau=1.5)

@@ -1,0 +1,157 @@
+"""Each equation against NumPy, its invariants, the paper's worked examples, and the traps other implementations fell into."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import losses
+from torch import Tensor, tensor
+
+from adamatch.errors import InputError
+from adamatch.methods import arguments, parts
+from adamatch.methods.averages import Running, Window
+
+many = settings(max_examples=40, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def logits(seed: int, rows: int, classes: int, scale: float = 2.0) -> Tensor:
+    return torch.randn(rows, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
+
+
+def one_hot(seed: int, rows: int, classes: int) -> Tensor:
+    return parts.hard(logits(seed + 1, rows, classes))
+
+
+@many
+@given(seeds, st.integers(1, 12), st.integers(2, 12), st.floats(0.1, 30))
+def test_equations_match_the_reference(seed: int, rows: int, classes: int, scale: float) -> None:
+    z, other = logits(seed, rows, classes, scale), logits(seed + 1, rows, classes, scale)
+    lam = torch.rand(rows, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    y, wanted, found = z.softmax(1), other.softmax(1).mean(0), z.softmax(1).mean(0)
+    np.testing.assert_allclose(parts.interpolate(z, other, lam), losses.interpolate(z.numpy(), other.numpy(), lam.numpy()))
+    np.testing.assert_allclose(y, losses.softmax(z.numpy()), rtol=1e-9, atol=1e-12)
+    soft = other.softmax(1)
+    np.testing.assert_allclose(
+        parts.cross_entropy(soft, z), losses.cross_entropy(soft.numpy(), z.numpy()), rtol=1e-9, atol=1e-12
+    )
+    tilde = parts.align(y, wanted, found)
+    np.testing.assert_allclose(tilde, losses.align(y.numpy(), wanted.numpy(), found.numpy()), rtol=1e-9, atol=1e-12)
+    c_tau = parts.relative_threshold(y, 0.9)
+    np.testing.assert_allclose(c_tau, losses.relative_threshold(y.numpy(), 0.9))
+    guess = losses.guess_labels(tilde.numpy(), float(c_tau))
+    assert parts.confident(tilde, c_tau).tolist() == [float(trusted) for trusted in guess.trusted]
+    assert parts.hard(tilde).argmax(1).tolist() == guess.classes
+    np.testing.assert_allclose(parts.divergence(wanted, found), losses.kl(wanted.numpy(), found.numpy()), atol=1e-12)
+    labels, mask = one_hot(seed, rows, classes), parts.confident(tilde, c_tau)
+    for weight, name in ((1.0, "sum"), (0.5, "half")):
+        ours = parts.labelled_loss(labels, z, other, weight)
+        np.testing.assert_allclose(ours, losses.labelled(labels.numpy(), z.numpy(), other.numpy(), name))
+    ours = parts.pseudo_labelled_loss(parts.hard(tilde), mask, other)
+    np.testing.assert_allclose(ours, losses.guessed(guess, other.numpy()), atol=1e-12)
+
+
+@many
+@given(seeds, st.integers(1, 30), st.integers(2, 12))
+def test_alignment_gives_the_mean_that_is_wanted(seed: int, rows: int, classes: int) -> None:
+    y, source = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
+    rescaled = parts.rescale(y, source.mean(0), y.mean(0))
+    # 1e-6 stands above and below the ratio: a class of mean m is off by at most 1e-6 * |wanted / m - 1|.
+    np.testing.assert_allclose(rescaled.mean(0), source.mean(0), atol=1e-6 * float((source.mean(0) / y.mean(0)).max() + 1))
+    torch.testing.assert_close(parts.align(y, source.mean(0), y.mean(0)).sum(1), torch.ones(rows))
+
+
+def test_appendix_a_alignment() -> None:
+    source, target = tensor([0.3, 0.7]), tensor([0.6, 0.4])
+    ratio = parts.rescale(torch.ones(1, 2), source, target)
+    torch.testing.assert_close(ratio, tensor([[0.5, 1.75]]), atol=1e-5, rtol=0)  # "half as likely", "(roughly) twice as likely"
+    torch.testing.assert_close(parts.align(target[None], source, target), source[None], atol=1e-5, rtol=0)
+    batch = tensor([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
+    torch.testing.assert_close(batch.mean(0), target)
+    torch.testing.assert_close(parts.rescale(batch, source, target).mean(0), source, atol=1e-5, rtol=0)
+
+
+def test_appendix_a_threshold() -> None:
+    y = tensor([[0.6, 0.4], [0.2, 0.8], [0.7, 0.3]])  # the average top-1 confidence is 0.7
+    torch.testing.assert_close(parts.relative_threshold(y, 0.9), tensor(0.63))
+    certain = tensor([[1.0, 0.0], [0.0, 1.0]])  # "the relative confidence threshold and the default one are the same"
+    torch.testing.assert_close(parts.relative_threshold(certain, 0.9), tensor(0.9))
+
+
+def test_ratio_is_of_every_class_not_one_scalar() -> None:
+    y = tensor([[0.55, 0.45]])
+    aligned = parts.align(y, tensor([0.3, 0.7]), tensor([0.6, 0.4]))
+    assert aligned.argmax(1).item() == 1, "alignment can change the pseudo-label"
+
+
+def test_rows_are_divided_by_their_sum_not_their_length() -> None:
+    unsure = tensor([[0.45] + [0.05] * 11])
+    assert (unsure / unsure.norm()).max() > 0.93, "what an L2 norm would make of it"
+    flat = torch.full((12,), 1 / 12)
+    aligned = parts.align(unsure, flat, flat)
+    torch.testing.assert_close(aligned, unsure)
+    assert parts.confident(aligned, 0.9).item() == 0
+
+
+def test_the_threshold_itself_passes() -> None:
+    assert parts.confident(tensor([[0.9, 0.1], [0.1, 0.9], [0.8999, 0.1001]]), 0.9).tolist() == [1, 1, 0]
+
+
+@many
+@given(st.floats(0, 1))
+def test_warm_up_matches_the_reference(progress: float) -> None:
+    assert parts.warm_up(tensor(progress)).item() == pytest.approx(losses.warm_up(progress), abs=1e-12)
+
+
+def test_warm_up_advances_over_the_first_half() -> None:
+    mu = parts.warm_up(torch.linspace(0, 1, 101))
+    torch.testing.assert_close(mu[[0, 25, 50, 100]], tensor([0.0, 0.5, 1.0, 1.0]))
+    assert (mu[1:51] > mu[:50]).all()
+    assert (mu[50:] == 1).all()
+
+
+def test_averages_match_their_closed_forms() -> None:
+    means = list(logits(5, 300, 4).softmax(1))
+    running, window = Running(4), Window(4)
+    for step, mean in enumerate(means, 1):
+        ours = running(mean), window(mean)
+        if step in (1, 2, 127, 128, 129, 300):
+            so_far = [value.numpy() for value in means[:step]]
+            np.testing.assert_allclose(ours[0], losses.exponential_average(so_far), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(ours[1], losses.window_average(so_far), rtol=1e-9, atol=1e-12)
+
+
+def test_averages_go_on_from_their_state() -> None:
+    means = list(logits(6, 200, 4).softmax(1))
+    for kind in (Running, Window):
+        whole, first, second = kind(4), kind(4), kind(4)
+        for mean in means[:150]:
+            whole(mean), first(mean)
+        second.load_state_dict(first.state_dict())
+        for mean in means[150:]:
+            assert torch.equal(whole(mean), second(mean))
+
+
+def test_half_precision_logits_become_single() -> None:
+    assert parts.precise(torch.zeros(1, dtype=torch.bfloat16)).dtype == torch.float32
+    assert parts.precise(torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [([0.5, 0.5], "needs 3 numbers"), ([0.5, 0.5, 0.5], "sums to 1.5"), ([1.5, -0.5, 0.0], "negative"), ([[1.0]], "needs 3")],
+)
+def test_a_known_distribution_is_checked(values: list[float], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        arguments.distribution(values, 3)
+    torch.testing.assert_close(arguments.distribution([0.2, 0.3, 0.5], 3), tensor([0.2, 0.3, 0.5]))
+
+
+def test_other_arguments_are_checked() -> None:
+    with pytest.raises(InputError, match="did you mean 'source'"):
+        arguments.one_of("align", "sorce", "source", "none")
+    with pytest.raises(InputError, match="from 0 to 1, not 90"):
+        arguments.probability("tau", 90)
+    with pytest.raises(InputError, match="source_loss"):
+        arguments.view_weight("mean")
