@@ -10,12 +10,13 @@ import statistics
 import traceback
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, conv_transpose2d
 from torch.nn.grad import conv2d_weight
 
 from adamatch.nets import fused, kernels, kernels_conv, norm
@@ -42,6 +43,7 @@ SPLITS: list[dict[str, Any]] = [
     {"pixels": 128, "warps": 8, "stages": 2, "kys": 1},
     {"pixels": 64, "warps": 4, "stages": 2, "rows": 16},
 ]
+TILES = [(64, 4), (128, 4), (256, 8)]  # pixels, warps of the convolution itself
 EPS, SLOPE = 1e-6, 0.1
 
 
@@ -50,7 +52,7 @@ def images(n: int, c: int, side: int) -> Tensor:
 
 
 def error(out: Tensor, reference: Tensor) -> float:
-    return float((out.double() - reference).norm() / reference.norm())
+    return float((out.detach().double() - reference.detach()).norm() / reference.detach().norm())
 
 
 def microseconds(calls: list[Callable[[], object]]) -> float:
@@ -169,10 +171,10 @@ def convs(n: int, ci: int, co: int, side: int, rate: float) -> dict[str, Any]:
     weight = torch.randn(co, ci, 3, 3, device="cuda").bfloat16().contiguous(memory_format=torch.channels_last)
     settings = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 
-    def make() -> tuple[Tensor, ...]:
+    def make(n: int = n) -> tuple[Tensor, ...]:
         return images(n, ci, side), images(n, co, side)
 
-    x, dy = make()
+    x, dy = make(70)  # float64 convolutions are slow
     reference = conv2d_weight(x.double(), weight.shape, dy.double(), padding=1)  # type: ignore[no-untyped-call]
     backward = torch.ops.aten.convolution_backward
     times = attempt(
@@ -184,6 +186,7 @@ def convs(n: int, ci: int, co: int, side: int, rate: float) -> dict[str, Any]:
         make,
         floor=n * side * side * (ci + co) * 2 / rate,
     )
+    references = (conv2d(x.double(), weight.double(), padding=1), conv_transpose2d(dy.double(), weight.double(), padding=1))
     errors = {"cudnn": error(backward(dy, x, weight, *settings, [False, True, False])[1], reference)}
     for options in SPLITS:
         name = ",".join(f"{key}={value}" for key, value in options.items())
@@ -194,6 +197,17 @@ def convs(n: int, ci: int, co: int, side: int, rate: float) -> dict[str, Any]:
             times[name] = microseconds(
                 sets(make, lambda x, dy, dw=dw, options=options: kernels_conv.weight_grad(x, dy, dw, **options))
             )
+        except Exception as problem:
+            print(f"conv {(n, ci, co, side)} {name}: {str(problem)[:300]}")
+    for (block, warps), transposed in product(TILES, (False, True)):
+        name = f"{'data gradient' if transposed else 'forward'} {block}/{warps}"
+        out = torch.full_like(x if transposed else dy, float("nan"))
+        try:
+            call = partial(kernels_conv.convolve, weight=weight, transposed=transposed, block=block, warps=warps)
+            call(dy if transposed else x, y=out)
+            errors[name] = error(out, references[transposed])
+            pairs = [make()[::-1] if transposed else make() for _ in range(3)]
+            times[name] = microseconds([partial(call, into, y=out) for into, out in pairs])
         except Exception as problem:
             print(f"conv {(n, ci, co, side)} {name}: {str(problem)[:300]}")
     return {"errors": errors, "times": times}
@@ -273,8 +287,9 @@ def table(results: dict[str, Any]) -> None:
         elif key.startswith("conv"):
             times = {k: t for k, t in result["times"].items() if not k.startswith(("cudnn", "floor"))}
             print(f"{key}: " + "  ".join(f"{k} {t:.0f}" for k, t in result["times"].items() if k not in times))
-            for t, k in sorted((t, k) for k, t in times.items())[:3]:
-                print(f"  triton {t:7.1f} us  error {result['errors'][k]:.1e}  {k}")
+            for start in ("pixels", "forward", "data"):
+                for t, k in sorted((t, k) for k, t in times.items() if k.startswith(start))[: 3 if start == "pixels" else 1]:
+                    print(f"  triton {t:7.1f} us  error {result['errors'][k]:.1e}  {k}")
         elif key.startswith("blocks"):
             print(f"{key}: " + "  ".join(f"{k} {t:.4g}" for k, t in result.items()))
 

@@ -143,6 +143,14 @@ def test_largest_uniforms_stay_in_range() -> None:
     assert (cta.learned_policy(u).level <= (last + 1) / 17).all()
 
 
+def test_a_uniform_of_zero_takes_the_first_bin_that_is_likely() -> None:
+    cta = CTAugment(16)
+    cta.rates[0, :3] = 0.5
+    policy = cta.learned_policy(torch.zeros(1, cta.draws))
+    assert (policy.op == 0).all()
+    torch.testing.assert_close(policy.level, torch.full((1, 2), 3 / 17))
+
+
 def test_images_follow_the_policy_in_order() -> None:
     cta, _ = trained()
     x, u = images(60), rand(60, cta.draws)

@@ -30,7 +30,7 @@ def pictures(size: int, seed: int) -> Tensor:
 def uniforms(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     level, level2 = torch.rand(2, COUNT, generator=generator)
-    level[::12], level[1::12] = 0.0, 1 - 2**-24
+    level[::12], level[1::12], level[2::12] = 0.0, 1 - 2**-24, torch.arange(1, 5) / 8  # ends, and edges of steps
     return level, level2, torch.rand(COUNT, 2, generator=generator)
 
 

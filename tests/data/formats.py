@@ -75,7 +75,10 @@ def usps_text(folder: Path, split: str, kind: str, count: int = 12) -> tuple[Arr
         lines = [f"{label:.4f} " + " ".join(f"{v:.4f}" for v in row) + " \n" for label, row in zip(labels, values, strict=True)]
         (folder / f"zip.{split}.gz").write_bytes(gzip.compress("".join(lines).encode()))
     else:
-        lines = [f"{label + 1} " + " ".join(f"{i + 1}:{v:.6f}" for i, v in enumerate(row)) + " \n" for label, row in zip(labels, values, strict=True)]
+        lines = [
+            f"{label + 1} " + " ".join(f"{i + 1}:{v:.6f}" for i, v in enumerate(row)) + " \n"
+            for label, row in zip(labels, values, strict=True)
+        ]
         name = {"train": "usps.bz2", "test": "usps.t.bz2"}[split]
         (folder / name).write_bytes(bz2.compress("".join(lines).encode()))
     return images, labels
@@ -87,7 +90,9 @@ def mnist_m(path: Path, count: int = 15) -> dict[str, tuple[Array, Array]]:
         images, labels = random_images(count, 32, 32, 3, seed=i), random_labels(count, seed=i)
         for k, image in enumerate(images):
             members[f"mnist_m/mnist_m_{split}/{k:08d}.png"] = encoded(image)
-        members[f"mnist_m/mnist_m_{split}_labels.txt"] = "".join(f"{k:08d}.png {label}\n" for k, label in enumerate(labels)).encode()
+        members[f"mnist_m/mnist_m_{split}_labels.txt"] = "".join(
+            f"{k:08d}.png {label}\n" for k, label in enumerate(labels)
+        ).encode()
         made[split] = images, labels
     tar(path, members)
     return made
@@ -120,10 +125,14 @@ def cifar(path: Path, parts: dict[str, tuple[Array, Array]], key: str, kind: str
     for name, (images, labels) in parts.items():
         data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
         if kind == "python":
-            members[f"batches/{name}"] = pickle.dumps({b"data": data, key.encode(): labels.tolist(), b"filenames": [b"a.png"]}, 2)
+            members[f"batches/{name}"] = pickle.dumps(
+                {b"data": data, key.encode(): labels.tolist(), b"filenames": [b"a.png"]}, 2
+            )
         else:
             out = io.BytesIO()
-            scipy.io.savemat(out, {"data": data, key: labels.astype(np.uint8)[:, None], "batch_label": "training"}, do_compression=True)
+            scipy.io.savemat(
+                out, {"data": data, key: labels.astype(np.uint8)[:, None], "batch_label": "training"}, do_compression=True
+            )
             members[f"batches/{name}.mat"] = out.getvalue()
     tar(path, members)
 

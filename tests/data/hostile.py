@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 import tarfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -31,7 +32,9 @@ class Bomb:
         return os.system, ("echo harm > harmed",)
 
 
-def _tar(path: Path, name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"x", size: int | None = None) -> None:
+def _tar(
+    path: Path, name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"x", size: int | None = None
+) -> None:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size = kind, link, len(data) if size is None else size
     with path.open("wb") as file:
@@ -40,7 +43,8 @@ def _tar(path: Path, name: str, kind: bytes = tarfile.REGTYPE, link: str = "", d
 
 
 def _zip(path: Path, name: str, data: bytes = b"x", mode: int = 0o100644, times: int = 1) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        warnings.simplefilter("ignore", UserWarning)  # that a name comes twice
         for _ in range(times):
             info = zipfile.ZipInfo(name)
             info.external_attr = mode << 16
@@ -85,15 +89,17 @@ def _mat(path: Path, **variables: Any) -> None:
 
 
 def _mat_bomb(path: Path) -> None:
-    """X says it has 2^33 numbers, packed into a few kilobytes."""
+    """X says it has 2^31 numbers, packed into a few kilobytes."""
 
     def part(kind: int, data: bytes, size: int | None = None) -> bytes:
         return struct.pack("<II", kind, len(data) if size is None else size) + data + bytes(-len(data) % 8)
 
-    head = part(6, struct.pack("<II", 9, 0)) + part(5, struct.pack("<ii", 1 << 16, 1 << 17)) + part(1, b"y")
-    matrix = head + part(2, bytes(1 << 20), 1 << 33)
+    head = part(6, struct.pack("<II", 9, 0)) + part(5, struct.pack("<ii", 1 << 15, 1 << 16)) + part(1, b"y")
+    matrix = head + part(2, bytes(1 << 20), 1 << 31)
     packed = zlib.compress(struct.pack("<II", 14, len(matrix)) + matrix)
-    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM" + struct.pack("<II", 15, len(packed)) + packed)
+    path.write_bytes(
+        b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM" + struct.pack("<II", 15, len(packed)) + packed
+    )
 
 
 def _h5(path: Path, kind: str) -> None:
@@ -118,8 +124,15 @@ ARCHIVES = [
     Case("tar climbs out", "a.tar.gz", lambda p: _tar(p, "../../etc/cron.d/x.png"), ("../../etc/cron.d/x.png", "climbs out")),
     Case("tar climbs out within", "a.tar", lambda p: _tar(p, "a/../../x.png"), ("a/../../x.png", "climbs out")),
     Case("tar absolute path", "a.tar", lambda p: _tar(p, "/etc/x.png"), ("/etc/x.png", "absolute")),
-    Case("tar symbolic link", "a.tar.gz", lambda p: _tar(p, "a/link.png", tarfile.SYMTYPE, "/etc/passwd", b""), ("a/link.png", "link")),
-    Case("tar hard link", "a.tar", lambda p: _tar(p, "a/hard.png", tarfile.LNKTYPE, "/etc/passwd", b""), ("a/hard.png", "link")),
+    Case(
+        "tar symbolic link",
+        "a.tar.gz",
+        lambda p: _tar(p, "a/link.png", tarfile.SYMTYPE, "/etc/passwd", b""),
+        ("a/link.png", "link"),
+    ),
+    Case(
+        "tar hard link", "a.tar", lambda p: _tar(p, "a/hard.png", tarfile.LNKTYPE, "/etc/passwd", b""), ("a/hard.png", "link")
+    ),
     Case("tar character device", "a.tar", lambda p: _tar(p, "a/dev.png", tarfile.CHRTYPE, data=b""), ("a/dev.png", "device")),
     Case("tar block device", "a.tar", lambda p: _tar(p, "a/disk.png", tarfile.BLKTYPE, data=b""), ("a/disk.png", "device")),
     Case("tar pipe", "a.tar", lambda p: _tar(p, "a/pipe.png", tarfile.FIFOTYPE, data=b""), ("a/pipe.png", "pipe")),
@@ -142,7 +155,9 @@ ARCHIVES = [
 ARRAYS = [
     Case("npz of objects", "train.npz", _npz_of_objects, ("images", "refused")),
     Case("mat 7.3", "train_32x32.mat", lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n".ljust(600)), ("train_32x32.mat", "7.3")),
-    Case("mat of cells", "train_32x32.mat", lambda p: _mat(p, X=np.zeros(3), y=np.array([1, "a"], object)), ("y", "cell array")),
+    Case(
+        "mat of cells", "train_32x32.mat", lambda p: _mat(p, X=np.zeros(3), y=np.array([1, "a"], object)), ("y", "cell array")
+    ),
     Case("mat of structs", "train_32x32.mat", lambda p: _mat(p, X=np.zeros(3), y={"a": 1}), ("y", "struct")),
     Case("mat bomb", "train_32x32.mat", _mat_bomb, ("y", "not read")),
     Case("h5 link to another file", "usps.h5", lambda p: _h5(p, "external link"), ("train/data", "link")),

@@ -62,8 +62,7 @@ def test_hostile_archives_are_refused_by_name(tmp_path: Path, case: hostile.Case
     path = tmp_path / case.file
     case.write(path)
     with pytest.raises(InputError) as refusal:
-        for member in members(path):
-            member.read()
+        [member.read() for member in members(path)]
     assert all(word in str(refusal.value) for word in case.says), refusal.value
     assert "\n" not in str(refusal.value)
     assert sorted(tmp_path.rglob("*")) == [path], "something was written"

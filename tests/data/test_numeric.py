@@ -1,7 +1,7 @@
 """Arrays out of files, held against NumPy's and pickle's own reading; nothing in a file is ever run."""
 
+import gzip
 import pickle
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,15 @@ from adamatch.errors import InputError
 
 def read(path: Path) -> None:
     """As the readers do."""
-    with path.open("rb") as file:
-        {
-            ".npz": lambda: numeric.npz(path, "images", "labels"),
-            ".mat": lambda: matfile.load(file, ("X", "y"), str(path)),
-            ".h5": lambda: numeric.h5(path, "train/data", "train/target"),
-            ".gz": lambda: numeric.idx(path, 3),
-        }[path.suffix]()
+    if path.suffix == ".npz":
+        numeric.npz(path, "images", "labels")
+    elif path.suffix == ".h5":
+        numeric.h5(path, "train/data", "train/target")
+    elif path.suffix == ".gz":
+        numeric.idx(path, 3)
+    else:
+        with path.open("rb") as file:
+            matfile.load(file, ("X", "y"), str(path))
 
 
 @pytest.mark.parametrize("case", hostile.ARRAYS, ids=lambda case: case.name)
@@ -60,7 +62,7 @@ def test_plain_pickles_come_out_equal(protocol: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\x80", pickle.dumps([1])], ids=["empty", "cut", "a list"])
 def test_damaged_pickles(data: bytes) -> None:
-    with pytest.raises(InputError, match="^here"):
+    with pytest.raises(InputError, match=r"^here"):
         numeric.unpickle(data, "here")
 
 
@@ -71,7 +73,7 @@ def test_idx(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"<html>", whole[:-9] + b"x" * 9):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="train-images-idx3-ubyte.gz.*fetch it again"):
+        with pytest.raises(InputError, match=r"train-images-idx3-ubyte\.gz.*fetch it again"):
             numeric.idx(path, 3)
     with pytest.raises(InputError, match="3 dimensions"):
         numeric.idx(tmp_path / "train-labels-idx1-ubyte.gz", 3)
@@ -88,7 +90,7 @@ def test_npz(tmp_path: Path) -> None:
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numeric, "LARGEST", 1000)
-    (tmp_path / "a.gz").write_bytes(__import__("gzip").compress(bytes(2000)))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(2000)))
     with pytest.raises(InputError, match=r"a\.gz .*bomb"):
         numeric.unpacked(tmp_path / "a.gz")
 
@@ -106,4 +108,4 @@ def test_h5_of_another_kind(tmp_path: Path) -> None:
         numeric.h5(tmp_path / "usps.h5", "train/data")
     formats.usps_h5(tmp_path)
     with pytest.raises(InputError, match="train/nothing"):
-        partial(numeric.h5, tmp_path / "usps.h5")("train/nothing")
+        numeric.h5(tmp_path / "usps.h5", "train/nothing")

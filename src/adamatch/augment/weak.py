@@ -40,5 +40,5 @@ def cutout(x: Tensor, u: Tensor) -> Tensor:
 
 def _reflect(side: int, pad: int, device: torch.device) -> Tensor:
     """Pixel behind each position of a line that was padded by reflection: a table, because Inductor mishandles abs() here."""
-    line = list(range(side))
-    return torch.tensor(line[1 : pad + 1][::-1] + line + line[side - pad - 1 : side - 1][::-1], device=device)
+    ends = torch.arange(pad, 0, -1, device=device), torch.arange(side - 2, side - 2 - pad, -1, device=device)
+    return torch.cat([ends[0], torch.arange(side, device=device), ends[1]])

@@ -22,7 +22,6 @@ NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13:
 OTHERS = {1: "cell array", 2: "struct", 3: "object", 4: "text", 5: "sparse array", 16: "function", 17: "object"}
 COMPLEX = 0x08
 BLOCK = 1 << 20
-LARGEST = 1 << 34  # bytes of one array that is read as a stream
 AT_ONCE = 1 << 30  # bytes that are taken at a time
 
 
@@ -40,6 +39,7 @@ class Variable:
     where: str
     _stream: Stream
     _stored: str = ""
+    _taken: int = 0
 
     def take(self, count: int) -> NDArray[Any]:
         """The next `count` numbers."""
@@ -49,6 +49,9 @@ class Variable:
         if size > AT_ONCE:
             raise InputError(f"{self.where}: {self.name} would take {size / 1e9:.0f} GB of memory, so it is not read")
         raw = np.frombuffer(_read(self._stream, size, self.where), self._stored)
+        self._taken += count
+        if self._taken == prod(self.shape) and isinstance(self._stream, _Inflated):
+            self._stream.finish(self.where)
         return raw.astype(self.kind)
 
     def whole(self) -> NDArray[Any]:
@@ -74,6 +77,12 @@ class _Inflated:
             missing -= len(piece)
         return b"".join(pieces)
 
+    def finish(self, where: str) -> None:
+        """Read over the padding to the end, where zlib compares its checksum."""
+        _read_up_to(self, 16, where)
+        if not self.zlib.eof:
+            raise InputError(f"{where} ends too early: fetch it again")
+
 
 def variables(file: IO[bytes], where: str) -> Iterator[Variable]:
     """Every variable in turn; take its numbers before asking for the next. `where` names the file in errors."""
@@ -97,7 +106,9 @@ def variables(file: IO[bytes], where: str) -> Iterator[Variable]:
             yield _matrix(file, order, where)
         if kind != MATRIX:
             raise InputError(f"{where} holds an element of type {kind} where an array should be: fetch it again")
-        file.seek(start + size)
+        file.seek(start + size - 1)
+        if not file.read(1):
+            raise InputError(f"{where} ends too early: fetch it again")
 
 
 def load(file: IO[bytes], names: tuple[str, ...], where: str) -> list[NDArray[Any]]:
@@ -112,7 +123,8 @@ def load(file: IO[bytes], names: tuple[str, ...], where: str) -> list[NDArray[An
 def _matrix(stream: Stream, order: str, where: str) -> Variable:
     """The head of an array (flags, shape, name), up to where its numbers begin."""
     flags, _ = struct.unpack(order + "II", _part(stream, order, where)[1][:8].ljust(8, b"\0"))
-    shape = tuple(int(n) for n in np.frombuffer(_part(stream, order, where)[1], order + "i4"))
+    dims = _part(stream, order, where)[1]
+    shape = struct.unpack(f"{order}{len(dims) // 4}i", dims[: len(dims) // 4 * 4])
     name = _part(stream, order, where)[1].decode("latin1")
     number = flags & 0xFF
     if number not in NUMBERS or flags >> 8 & COMPLEX:
@@ -121,7 +133,7 @@ def _matrix(stream: Stream, order: str, where: str) -> Variable:
     if stored not in STORED:
         raise InputError(f"{where}: {name} is stored as type {stored}, which no number has: fetch it again")
     dtype = np.dtype(order + STORED[stored])
-    if min(shape, default=0) < 0 or size > LARGEST or size != prod(shape) * dtype.itemsize:
+    if min(shape, default=0) < 0 or size != prod(shape) * dtype.itemsize:
         raise InputError(f"{where}: {name} says it has the shape {shape} and {size} bytes: fetch it again")
     return Variable(name, shape, NUMBERS[number], where, stream, dtype.str)
 
@@ -156,10 +168,14 @@ class _Bytes:
 
 
 def _read(stream: Stream, size: int, where: str) -> bytes:
-    try:
-        data = stream.read(size)
-    except zlib.error as error:
-        raise InputError(f"{where} is damaged ({error}): fetch it again") from None
+    data = _read_up_to(stream, size, where)
     if len(data) != size:
         raise InputError(f"{where} ends too early: fetch it again")
     return data
+
+
+def _read_up_to(stream: Stream, size: int, where: str) -> bytes:
+    try:
+        return stream.read(size)
+    except zlib.error as error:
+        raise InputError(f"{where} is damaged ({error}): fetch it again") from None

@@ -129,6 +129,8 @@ class _Plain(pickle.Unpickler):
             ("numpy", "dtype"): _dtype,
             ("numpy.core.multiarray", "_reconstruct"): _empty,
             ("numpy._core.multiarray", "_reconstruct"): _empty,
+            ("numpy.core.numeric", "_frombuffer"): _filled,
+            ("numpy._core.numeric", "_frombuffer"): _filled,
             ("_codecs", "encode"): _latin,
         }
         if (module, name) not in allowed:
@@ -145,6 +147,10 @@ def _dtype(name: bytes | str, *_: Any) -> np.dtype[Any]:
 
 def _empty(*_: Any) -> Array:
     return np.empty(0, np.uint8)  # its shape and bytes come in the next step
+
+
+def _filled(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: Any) -> Array:
+    return np.frombuffer(data, dtype).reshape(shape, order=order)
 
 
 def _latin(text: str, _: str) -> bytes:

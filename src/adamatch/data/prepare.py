@@ -21,7 +21,7 @@ from adamatch.data.source import Payload, Split
 from adamatch.data.store import Pixels, Store, Writer
 from adamatch.errors import InputError
 
-CHUNK, CHUNK_BYTES = 64, 8 << 20  # what a worker gets at a time: so many images, or so many bytes of them
+CHUNK, CHUNK_BYTES = 32, 2 << 20  # what a worker gets at a time: so many images, or so many bytes of them
 Unreadable = tuple[int, str]
 
 
@@ -49,7 +49,7 @@ def store_split(
     if writer.labels is not None and split.labels is not None:
         writer.labels[:] = split.labels
     bad: list[Unreadable] = []
-    for _ in fill(split, writer, size, workers or os.cpu_count() or 1, bad):
+    for _ in fill(split, writer, size, workers or cores(), bad):
         yield int(np.count_nonzero(writer.done)), split.count
     if not bad:
         writer.commit()
@@ -62,6 +62,11 @@ def store_split(
             f"{len(bad)} of {split.count:,} images cannot be read ({min(bad)[1]}): "
             "fetch the archive again, or leave them out with --skip-bad"
         )
+
+
+def cores() -> int:
+    """How many this process may use, which is fewer than there are in a container or under a scheduler."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def fill(split: Split, writer: Writer, size: int, workers: int, bad: list[Unreadable]) -> Iterator[int]:

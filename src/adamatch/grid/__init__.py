@@ -1,0 +1,1 @@
+"""Many runs: grids, their cost, a schedule that may be killed at any moment, and the paper's tables."""

@@ -7,13 +7,16 @@ from torch import nn
 
 from adamatch.errors import unknown
 from adamatch.nets.average import WeightAverage
+from adamatch.nets.resnetv2 import ResNetV2
 from adamatch.nets.wideresnet import WideResNet
 
-__all__ = ["NETWORKS", "WeightAverage", "WideResNet", "build"]
+__all__ = ["NETWORKS", "ResNetV2", "WeightAverage", "WideResNet", "build"]
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "wrn-28-2": partial(WideResNet, widths=(32, 64, 128), blocks=4),  # 32 x 32
     "wrn-34-2": partial(WideResNet, widths=(32, 64, 128, 256), blocks=4),  # 64 x 64
+    "resnetv2-101": partial(ResNetV2, blocks=(3, 4, 23, 3)),  # 224 x 224
+    "resnetv2-50": partial(ResNetV2, blocks=(3, 4, 6, 3)),
     "wrn-small": partial(WideResNet, widths=(16, 32, 64), blocks=1),  # for CPUs and demonstrations
 }
 

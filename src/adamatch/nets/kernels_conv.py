@@ -125,7 +125,7 @@ def convolve(x: Tensor, weight: Tensor, y: Tensor, *, transposed: bool = False, 
 
 
 def weight_grad(
-    x: Tensor, dy: Tensor, dw: Tensor, *, pixels: int = 64, rows: int = 0, warps: int = 4, stages: int = 2,
+    x: Tensor, dy: Tensor, dw: Tensor, *, pixels: int = 64, rows: int = 0, warps: int = 4, stages: int = 3,
     kys: int = 0, carry: bool = False,
 ) -> None:  # fmt: skip
     """x [N,CI,H,W], dy [N,CO,H,W] channels_last -> dw [CO,CI,3,3], whatever its strides. The rest is for tuning."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from adamatch.nets.conv import Conv
 from adamatch.nets.norm import BatchNorm
 
 
@@ -18,7 +19,7 @@ class WideResNet(nn.Module):
 
     def __init__(self, classes: int, *, widths: Sequence[int], blocks: int, stem: int = 16, channels: int = 3) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(channels, stem, 3, padding=1, bias=False)
+        self.stem = Conv(channels, stem, 3)
         self.blocks = nn.ModuleList()
         self.norms = nn.ModuleList([BatchNorm(stem)])  # norms[i] stands before blocks[i], the last one before the pooling
         width = stem
@@ -57,10 +58,10 @@ class Block(nn.Module):
 
     def __init__(self, width: int, wider: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(width, wider, 3, stride, padding=1, bias=False)
+        self.conv1 = Conv(width, wider, 3, stride=stride)
         self.norm = BatchNorm(wider)
-        self.conv2 = nn.Conv2d(wider, wider, 3, padding=1, bias=False)
-        self.skip = nn.Conv2d(width, wider, 1, stride, bias=False) if width != wider else nn.Identity()
+        self.conv2 = Conv(wider, wider, 3)
+        self.skip = Conv(width, wider, 1, stride=stride) if width != wider or stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor, active: Tensor, groups: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
         """x is the stream, active its normalised activation; returns what is to be added: skip and residual."""

@@ -69,7 +69,7 @@ def train(
     step = Step(net, method, recipe, machine, progress.say)
     captured = Captured(step, machine)
     classes = len(problem.classes)
-    feeds = _feeds(run, problem, method, device, place)
+    feeds = feeds_of(run, problem, method, device, place)
     progress.say(f"images wait on: {', '.join(dict.fromkeys(feed.place for feed in feeds))}")
     generator = torch.Generator(device).manual_seed(run.seed)
     history, start = History(), 0
@@ -100,7 +100,7 @@ def train(
     with _stop_signals() as stopped:
         began = saved = time.monotonic()
         for done in range(start, recipe.steps):
-            captured(_inputs(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
+            captured(inputs_of(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
             last = done + 1 == recipe.steps
             if (done + 1) % recipe.evaluate_every == 0 or last:
                 row = _measure(step, done + 1, start, history, folder)
@@ -127,7 +127,7 @@ def train(
     return step.average.net, history
 
 
-def _feeds(run: Run, problem: Problem, method: Method, device: torch.device, place: Place) -> list[Feed]:
+def feeds_of(run: Run, problem: Problem, method: Method, device: torch.device, place: Place) -> list[Feed]:
     """A feed for each labelled pool, then the unlabelled one's where the method looks at it."""
     classes, batch = len(problem.classes), run.recipe.batch
     pools: list[tuple[Labelled | Unlabelled, int]] = [(pool, batch) for pool in problem.labelled]
@@ -139,7 +139,7 @@ def _feeds(run: Run, problem: Problem, method: Method, device: torch.device, pla
     ]
 
 
-def _inputs(
+def inputs_of(
     run: Run, done: int, feeds: list[Feed], labelled: int, generator: torch.Generator, classes: int, draws: int
 ) -> Inputs:
     """The next step's input, from `labelled` feeds with labels and perhaps one without: all of its randomness is drawn here."""

@@ -12,6 +12,7 @@ from adamatch.errors import InputError, unknown
 P = ParamSpec("P")
 T = TypeVar("T")
 PRECISIONS = ("auto", "bf16", "fp32")
+RECOMPILE_LIMIT = 64  # versions of one function: methods, networks and sizes of the runs of one process
 WARM_STEPS = 3  # eager steps before a capture: they compile, choose algorithms and allocate
 
 
@@ -59,6 +60,7 @@ def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], No
     """The function compiled; the same function where the machine does not compile, or the compiler fails (which is said)."""
     if not machine.compile:
         return function
+    torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
     fast = torch.compile(function, dynamic=False)
     state = {"fast": True}
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Views
 from adamatch.methods.parts import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
@@ -41,6 +42,8 @@ class Step:
         self._view = compiled(_view, machine, say)
         self._loss = compiled(_loss, machine, say)
         self._predict = compiled(_predict, machine, say)
+        self._probe = compiled(_probe, machine, say)
+        self._learn = compiled(_learn, machine, say)
 
     def __call__(self, inputs: Inputs) -> None:
         self.lr.copy_(inputs.lr)
@@ -67,9 +70,8 @@ class Step:
     @torch.no_grad()
     def _learn_views(self, inputs: Inputs) -> None:
         """CTAugment: see how well the averaged network recognises labelled images under random policies."""
-        n = len(inputs.x_sl)
-        probes, policy = self.views.probe(inputs.x_sl, inputs.u[-n:])
-        self.views.learn(policy, self._predict(self.machine, self.average.net, probes), inputs.y_sl)
+        probes, policy = self._probe(self.views, inputs)
+        self._learn(self.views, policy, self._predict(self.machine, self.average.net, probes), inputs.y_sl)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on."""
@@ -122,6 +124,14 @@ def _loss(machine: Machine, method: Method, phase: int, net: nn.Module, batch: B
 def _predict(machine: Machine, net: nn.Module, x: Tensor) -> Tensor:
     with machine.autocast():
         return net(x).float().softmax(1)  # type: ignore[no-any-return]
+
+
+def _probe(views: Views, inputs: Inputs) -> tuple[Tensor, Policy]:
+    return views.probe(inputs.x_sl, inputs.u[-len(inputs.x_sl) :])
+
+
+def _learn(views: Views, policy: Policy, predicted: Tensor, labels: Tensor) -> None:
+    views.learn(policy, predicted, labels)
 
 
 def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:

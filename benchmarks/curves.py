@@ -1,0 +1,88 @@
+"""Does the fast step compute the same training? The same run twice: compiled, captured, bf16 - and eager, float32.
+
+    python benchmarks/curves.py --steps 1000 --out results/curves
+
+Writes OUT.json (the losses) and OUT.png (the picture). Data: rendered digits -> handwriting at 32 x 32, WRN-28-2.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import matplotlib
+import torch
+
+from adamatch import methods, nets
+from adamatch.data.rendered import handwritten, rendered
+from adamatch.data.tasks import pose
+from adamatch.experiment import versions
+from adamatch.train import speed
+from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.run import Recipe, Run
+from adamatch.train.step import Step
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+CURVES = ("loss", "loss_source", "loss_target", "threshold", "mask")
+
+
+def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple[list[dict[str, float]], float]:
+    """Means over `every` steps of what a step measures, and ms per step."""
+    problem = pose("uda", [rendered(5000, 32, 0)], handwritten("train", 32), {})
+    run = Run(benchmark="none", recipe=Recipe(network=network, size=32, images=steps * 64, weight_decay=5e-4))
+    torch.manual_seed(0)
+    net = nets.build(network, 10)
+    method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
+    step = Step(net, method, run.recipe, machine, print)
+    captured = speed.Captured(step, machine)
+    feeds = feeds_of(run, problem, method, machine.device, "auto")
+    generator = torch.Generator(machine.device).manual_seed(0)
+    rows, began = [], 0.0
+    for done in range(steps):
+        if done == 10:
+            _wait(machine)
+            began = time.perf_counter()
+        captured(inputs_of(run, done, feeds, 1, generator, 10, step.views.draws))
+        if (done + 1) % every == 0:
+            means, bad = step.meter.read()
+            assert bad < 0, f"the loss was not finite at step {bad}"
+            rows.append({"step": done + 1, **{name: float(means[name]) for name in CURVES}})  # type: ignore[arg-type]
+            step.meter.clear()
+    _wait(machine)
+    return rows, 1000 * (time.perf_counter() - began) / max(1, steps - 10)
+
+
+def _wait(machine: speed.Machine) -> None:
+    if machine.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--network", default="wrn-28-2")
+    parser.add_argument("--out", type=Path, default=Path("results/curves"))
+    given = parser.parse_args()
+    machines = {"fast": speed.choose(), "eager float32": speed.choose(precision="fp32", compile=False)}
+    found = {name: curve(machine, given.steps, given.every, given.network) for name, machine in machines.items()}
+    facts = {name: {"machine": str(machines[name]), "ms": ms, "rows": rows} for name, (rows, ms) in found.items()}
+    given.out.with_suffix(".json").write_text(json.dumps({"versions": versions(), "curves": facts}, indent=1))
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6))
+    for axis, name in zip(axes, ("loss", "threshold", "mask"), strict=True):
+        for label, (rows, ms) in found.items():
+            axis.plot([row["step"] for row in rows], [row[name] for row in rows], label=f"{label} ({ms:.1f} ms/step)", lw=1.3)
+        axis.set_title(name)
+        axis.set_xlabel("step")
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(given.out.with_suffix(".png"), dpi=110)
+    last = {name: sum(row["loss"] for row in rows[-10:]) / len(rows[-10:]) for name, (rows, _) in found.items()}
+    print({name: (round(value, 4), round(found[name][1], 2)) for name, value in last.items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""How long a training step takes, for every method and network, beside a plain implementation in the same run.
+
+python benchmarks/step.py --out results/step.json            the whole table
+python benchmarks/step.py --networks wrn-28-2:32 --methods adamatch
+"""
+
+import argparse
+import datetime
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from plain import step_time
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from adamatch import methods, nets
+from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch.experiment import versions
+from adamatch.nets import fused
+from adamatch.train import speed
+from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.run import Recipe, Run
+from adamatch.train.step import Step
+
+CLASSES = 10
+TERAFLOPS, TERABYTES = 790.0, 4.3  # of an H200: a large bf16 matrix product and a large copy, measured
+
+
+def measure(network: str, size: int, method: str, steps: int, machine: speed.Machine, **recipe: Any) -> dict[str, Any]:
+    """One row: seconds to the first step, ms per step, memory, share of the roofline."""
+    torch.manual_seed(0)
+    if machine.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    run = Run(
+        benchmark="none", method=method, recipe=Recipe(network=network, size=size, images=10**9, weight_decay=5e-4, **recipe)
+    )
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2048, size, size, 3), dtype=np.uint8)
+    pools = Labelled((images,), rng.integers(0, CLASSES, 2048)), Unlabelled((images,))
+    problem = Problem((pools[0],), pools[1], tuple("0123456789"))
+    net = nets.build(network, CLASSES)
+    began = time.perf_counter()
+    built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
+    step = Step(net, built, run.recipe, machine, print)
+    captured = speed.Captured(step, machine)
+    feeds = feeds_of(run, problem, built, machine.device, "auto")
+    generator = torch.Generator(machine.device).manual_seed(0)
+
+    def go(count: int) -> float:
+        _wait(machine)
+        start = time.perf_counter()
+        for done in range(count):
+            captured(inputs_of(run, done, feeds, 1, generator, CLASSES, step.views.draws))
+        _wait(machine)
+        return time.perf_counter() - start
+
+    go(1)
+    first = time.perf_counter() - began
+    go(speed.WARM_STEPS + 2)
+    times = sorted(go(steps) / steps for _ in range(3))
+    floor = roofline(nets.build(network, CLASSES), size, run.recipe) if machine.device.type == "cuda" else None
+    return {
+        "network": network,
+        "size": size,
+        "method": method,
+        "strong": run.recipe.strong,
+        "batch": run.recipe.batch,
+        "ms": 1000 * times[1],
+        "ms_spread": 1000 * (times[2] - times[0]),
+        "images_per_second": run.recipe.batch / times[1],
+        "first_step_seconds": first,
+        "peak_GiB": torch.cuda.max_memory_allocated() / 2**30 if machine.device.type == "cuda" else None,
+        "roofline_ms": floor,
+        "roofline_share": floor / (1000 * times[1]) if floor else None,
+    }
+
+
+def roofline(net: nn.Module, size: int, recipe: Recipe) -> float:
+    """ms that AdaMatch's forwards and backwards need at least: their arithmetic, or the bytes that convolutions must move."""
+    images = 2 * recipe.batch * (2 + recipe.uratio)  # two views; labelled images go through twice
+    moved = 0
+
+    def count(module: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal moved
+        if isinstance(module, nn.Conv2d):  # forward: in, out; backward: in, 2 gradients of out and one of in; bf16
+            moved += 2 * (3 * inputs[0].numel() + 2 * output.numel())
+
+    for module in net.modules():
+        module.register_forward_hook(count)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        net(torch.zeros(1, 3, size, size))
+    arithmetic = 3 * counter.get_total_flops() * images / (TERAFLOPS * 1e12)
+    return 1000 * max(arithmetic, moved * images / (TERABYTES * 1e12))
+
+
+def _wait(machine: speed.Machine) -> None:
+    if machine.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=["wrn-28-2:32", "wrn-34-2:64"], help="NETWORK:SIZE")
+    parser.add_argument("--methods", nargs="*", default=list(methods.METHODS))
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--strong", default="cta")
+    parser.add_argument("--no-kernels", action="store_true", help="without the Triton kernels")
+    parser.add_argument("--no-plain", action="store_true", help="without the plain implementation")
+    parser.add_argument("--plain-workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
+    if given.no_kernels:
+        fused.kernels.AVAILABLE = False
+    rows = []
+    for text in given.networks:
+        network, size = text.rsplit(":", 1)
+        for method in given.methods:
+            try:
+                row = measure(network, int(size), method, given.steps, machine, batch=given.batch, strong=given.strong)
+            except Exception as error:  # one row that fails must not cost the others
+                print(f"{text} {method}: {type(error).__name__}: {error}")
+                continue
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        if not given.no_plain:
+            seconds = step_time(
+                nets.build(network, CLASSES),
+                int(size),
+                device=machine.device,
+                batch=given.batch,
+                uratio=3,
+                workers=given.plain_workers,
+                steps=max(5, given.steps // 5),
+            )
+            rows.append({"network": network, "size": int(size), "method": "plain adamatch", "ms": 1000 * seconds})
+            print(json.dumps(rows[-1]), flush=True)
+    print(f"\n{'network':14} {'method':16} {'ms/step':>8} {'images/s':>9} {'GiB':>6} {'roofline':>9} {'first step':>11}")
+    for row in rows:
+        share = f"{row['roofline_share']:.0%}" if row.get("roofline_share") else ""
+        gib = f"{row['peak_GiB']:.2f}" if row.get("peak_GiB") else ""
+        first = f"{row['first_step_seconds']:.1f} s" if "first_step_seconds" in row else ""
+        rate = given.batch * 1000 / row["ms"]
+        print(f"{row['network']:14} {row['method']:16} {row['ms']:8.2f} {rate:9.0f} {gib:>6} {share:>9} {first:>11}")
+    if given.out:
+        facts = {
+            "machine": str(machine),
+            "versions": versions(),
+            "date": datetime.date.today().isoformat(),
+            "kernels": not given.no_kernels,
+        }
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps({**facts, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

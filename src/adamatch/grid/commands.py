@@ -1,0 +1,200 @@
+"""`adamatch grid`: plan, run, status, table."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError
+from adamatch.grid import cost, experiments, figures, lease, render, tables
+from adamatch.grid.schedule import run_grid
+from adamatch.grid.state import STATES, Folders
+from adamatch.train.run import Run, recipe
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Many runs: the paper's experiments, this project's tables, or a grid of your own.",
+    epilog="""From nothing to a table, with no data and no GPU:
+
+`adamatch grid plan handwriting` what it is and costs
+
+`adamatch grid run handwriting --processes 2` kill it whenever you like; the same line goes on
+
+`adamatch grid status handwriting`
+
+`adamatch grid table handwriting > handwriting.md`
+
+A grid of your own is a Python function that yields runs: in `mine.py`, `def seeds(): yield from (Run(source="rendered",
+target="handwritten", seed=seed) for seed in range(10))`; then `adamatch grid run mine:seeds`""",
+)
+console = Console(highlight=False, soft_wrap=True)
+
+Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
+Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
+Out = Annotated[Path | None, typer.Option(help="Where the run folders are [default: runs/GRID]")]
+Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JSON each: what is there counts as done")]
+
+
+@app.command()
+def plan(
+    name: Name,
+    only: Only = "",
+    gpus: Annotated[int, typer.Option(min=1, help="How many, for the time until all is done")] = 1,
+    measured: Annotated[Path, typer.Option(help="Folder of results and step*.json that estimates rest on")] = Path("results"),
+    brief: Annotated[bool, typer.Option("--brief", help="Sums only, not every run")] = False,
+    out: Out = None,
+    keep: Keep = None,
+) -> None:
+    """Every run with its steps and hours, then sums, and the days that K GPUs would take.
+
+    `adamatch grid plan paper --gpus 8 --brief` the paper's 2,420 runs
+
+    `adamatch grid plan digits --only svhn`
+    """
+    runs = experiments.load(name, only)
+    folders = _folders(name, out, keep)
+    rates = cost.Rates(cost.measurements(*(path for path in (measured, folders.out, keep) if path is not None)))
+    estimates = {run.id: rates.estimate(run) for run in runs}
+    if not brief:
+        for run in runs:
+            done = "  done" if folders.done(run) else ""
+            typer.echo(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
+    table = Table("benchmark", "task", box=SIMPLE_HEAD)
+    for column in ("runs", "steps", "hours of one GPU"):
+        table.add_column(column, justify="right")
+    for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run in runs):
+        mine = [estimates[run.id] for run in runs if (run.benchmark, run.task) == (benchmark, task)]
+        table.add_row(benchmark, task, *_sums(mine))
+    table.add_section()
+    table.add_row("all", "", *_sums(list(estimates.values())))
+    console.print(table)
+    left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
+    console.print(f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {_time(sum(left))} on one GPU")
+    if left:
+        console.print(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
+    for basis, count in Counter(each.basis for each in estimates.values()).most_common():
+        console.print(f"step times of {count:,} runs {basis}")
+    console.print("training alone: evaluations and start-up come on top")
+
+
+@app.command()
+def run(
+    name: Name,
+    only: Only = "",
+    out: Out = None,
+    keep: Keep = None,
+    seconds: Annotated[float | None, typer.Option(help="Start no run after so many, nor one that would not fit")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Workers; 1 does one run after the other in this process")] = 1,
+    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
+    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie [default: $ADAMATCH_DATA, else ./data]")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
+) -> None:
+    """Do the runs that are not done. Kill it at any moment; the same line goes on where it stopped.
+
+    `adamatch grid run handwriting --processes 2`
+
+    `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept the moment it is there
+
+    `adamatch grid run digits --only mnist-svhn --retry` those that failed, once more
+    """
+    runs = experiments.load(name, only)
+    folders = _folders(name, out, keep)
+    counts = run_grid(
+        runs,
+        folders.out,
+        keep=keep,
+        seconds=seconds,
+        processes=processes,
+        retry=retry,
+        data=data,
+        device=device,
+    )
+    console.print(", ".join(f"{count} {state}" for state, count in counts.items()))
+    _print_failures(runs, folders)
+    if counts["failed"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> None:
+    """How many runs are done, failed, running and waiting; why some failed, and who does which now.
+
+    `adamatch grid status digits --keep results/digitfive`
+    """
+    runs = experiments.load(name, only)
+    folders = _folders(name, out, keep)
+    states = {each.id: folders.state(each) for each in runs}
+    table = Table("benchmark", "task", box=SIMPLE_HEAD)
+    for column in (*STATES, "all"):
+        table.add_column(column, justify="right")
+    groups: list[tuple[str, str]] = list(dict.fromkeys((each.benchmark, each.task) for each in runs))
+    for benchmark, task in groups:
+        mine = Counter(states[each.id] for each in runs if (each.benchmark, each.task) == (benchmark, task))
+        table.add_row(benchmark, task, *(str(mine[state]) for state in STATES), str(mine.total()))
+    everything = Counter(states.values())
+    table.add_section()
+    table.add_row("all", "", *(str(everything[state]) for state in STATES), str(everything.total()))
+    console.print(table)
+    for each in runs:
+        if states[each.id] == "running" and (who := lease.holder(folders.of(each))):
+            console.print(f"running {each.name}: process {who['pid']} on {who['machine'].split()[0]}")
+    _print_failures(runs, folders)
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")],
+    form: Annotated[str, typer.Option("--format", help=", ".join(render.FORMATS))] = "md",
+    detail: Annotated[bool, typer.Option("--detail", help="Every cell with its seeds, images and seconds as well")] = False,
+    only: Only = "",
+    out: Out = None,
+    keep: Keep = None,
+) -> None:
+    """The paper's tables from what is done so far, the paper's figures beside ours.
+
+    `adamatch grid table handwriting > results/handwriting.md`
+
+    `adamatch grid table results/digitfive --format latex --detail`
+    """
+    if Path(name).is_dir() and name not in experiments.GRIDS:
+        results = [each for each in figures.read(Path(name)) if only in figures.run_of(each).name]
+    else:
+        folders = _folders(name, out, keep)
+        results = [result for each in experiments.load(name, only) if (result := folders.result(each)) is not None]
+    if not results:
+        raise InputError(f"no result of {name} is there yet: do some with `adamatch grid run {name}`, or say where with --out")
+    typer.echo(render.render(tables.tables(results, detail), form), nl=False)
+
+
+def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:
+    return Folders(out or Path("runs") / experiments.short(name), keep)
+
+
+def _print_failures(runs: list[Run], folders: Folders) -> None:
+    for each in runs:
+        if folders.state(each) == "failed":
+            console.print(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
+
+
+def _own(run: Run) -> str:
+    """What sets it apart from its benchmark's recipe."""
+    own = figures.variant(run, recipe(run.benchmark, run.budget) if run.benchmark in BENCHMARKS else run.recipe)
+    return f" ({own})" if own else ""
+
+
+def _sums(estimates: list[cost.Estimate]) -> tuple[str, str, str]:
+    hours = sum(each.seconds for each in estimates) / 3600
+    return f"{len(estimates):,}", f"{sum(each.steps for each in estimates):,}", f"{hours:,.1f}"
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:,.0f} seconds"

@@ -1,0 +1,141 @@
+"""What a grid costs: steps, hours of one machine, and days on K. Measured step times are used where there are some."""
+
+import heapq
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adamatch.methods import METHODS
+from adamatch.train.run import Run
+
+# Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
+NETWORKS = {
+    "wrn-small": (0.00313, 16),
+    "wrn-28-2": (0.2144, 32),
+    "wrn-34-2": (1.143, 64),
+    "resnetv2-50": (4.087, 224),
+    "resnetv2-101": (7.799, 224),
+}
+# Where nothing was measured: what one H200 made of AdaMatch on WRN-28-2 at 32 x 32 (9.1 ms a step, CTAugment included).
+ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0091  # operations per second
+ASSUMPTION = (
+    "assumed: 9.1 ms for an AdaMatch step of WRN-28-2 at 32 x 32 on one H200, and as many operations per second elsewhere"
+)
+
+
+class Shape(NamedTuple):
+    """What makes two runs' steps cost the same."""
+
+    network: str
+    size: int
+    batch: int
+    uratio: int
+    method: str
+    pools: int  # labelled batches in a step
+    strong: str
+
+
+class Measured(NamedTuple):
+    shape: Shape
+    seconds: float  # of one step
+    machine: str
+
+
+class Estimate(NamedTuple):
+    steps: int
+    seconds: float
+    basis: str
+
+
+def shape(run: Run) -> Shape:
+    recipe = run.recipe
+    pools = 2 if run.task in ("ssda", "oracle") else 1
+    return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, run.method, pools, recipe.strong)
+
+
+def steps(run: Run) -> int:
+    """Steps of the whole run; a teacher's and each student's count."""
+    return run.recipe.steps * (1 + int(run.options.get("generations", 1)) if run.method == "noisystudent" else 1)
+
+
+def work(step: Shape) -> float:
+    """Operations of a step's forwards and backwards (a backward is two forwards)."""
+    labelled, unlabelled = step.batch * step.pools, step.batch * step.uratio
+    images = {
+        "adamatch": 4 * labelled + 2 * unlabelled,  # two views; labelled images go through twice
+        "fixmatch+": 2 * labelled + 2 * unlabelled,
+        "baseline_bn": 2 * labelled + 2 * unlabelled,
+        "mcd": 2 * labelled + 2 * unlabelled,  # weak views; labelled in phases 1 and 2, unlabelled in 2 and 3
+    }.get(step.method, 2 * labelled)
+    forward, side = NETWORKS.get(step.network, NETWORKS["resnetv2-101"])
+    return 2e9 * forward * (step.size / side) ** 2 * 3 * images
+
+
+def measurements(*folders: Path) -> list[Measured]:
+    """From every result.json and kept result below the folders, and the step*.json of `benchmarks/step.py` in them."""
+    found: list[Measured] = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*.json")):
+            if path.parent.name != "checkpoints":
+                found += _of_file(path)
+    return found
+
+
+def _of_file(path: Path) -> list[Measured]:
+    try:
+        facts = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return []
+    if not isinstance(facts, dict):
+        return []
+    if "rows" in facts:
+        return [_of_row(row, str(facts.get("machine"))) for row in facts["rows"] if row.get("method") in METHODS]
+    if "run" not in facts or not facts.get("seconds"):
+        return []
+    run = Run.from_json(json.dumps(facts["run"]))
+    return [Measured(shape(run), facts["seconds"] / run.recipe.steps, str(facts.get("machine")))]
+
+
+def _of_row(row: dict[str, Any], machine: str) -> Measured:
+    batch, uratio, strong = row.get("batch", 64), row.get("uratio", 3), row.get("strong", "cta")
+    return Measured(Shape(row["network"], row["size"], batch, uratio, row["method"], 1, strong), row["ms"] / 1000, machine)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Step times by measurement: of the same step, else scaled from the same network and size by operations, else assumed."""
+
+    measured: Sequence[Measured] = ()
+
+    def estimate(self, run: Run) -> Estimate:
+        wanted = shape(run)
+        same = [each for each in self.measured if each.shape == wanted]
+        near = [each for each in self.measured if each.shape[:2] == wanted[:2]]
+        if same:
+            seconds, machine = _fastest(same, wanted)
+            basis = f"measured on {machine}"
+        elif near:
+            seconds, machine = _fastest(near, wanted)
+            basis = f"scaled by operations from other steps of {wanted.network} at {wanted.size} on {machine}"
+        else:
+            seconds, basis = work(wanted) / ASSUMED, ASSUMPTION
+        return Estimate(steps(run), seconds * steps(run), basis)
+
+
+def _fastest(measured: Iterable[Measured], wanted: Shape) -> tuple[float, str]:
+    """Seconds of a step on the fastest machine, the median of what was measured there."""
+    by_machine: dict[str, list[float]] = {}
+    for each in measured:
+        by_machine.setdefault(each.machine, []).append(each.seconds * work(wanted) / work(each.shape))
+    return min((statistics.median(values), machine) for machine, values in by_machine.items())
+
+
+def wall_time(seconds: Iterable[float], machines: int) -> float:
+    """When the last run ends if each machine, once free, takes the longest run that is left."""
+    free = [0.0] * machines
+    for each in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)

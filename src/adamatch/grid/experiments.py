@@ -1,0 +1,153 @@
+"""The grids: each is a function that yields runs, the most wanted first."""
+
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError, unknown
+from adamatch.train.run import Run
+
+METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
+LABELS = (1, 5, 10, 25)  # per class, in SSL and SSDA
+SUITES = ("digitfive", "domainnet64", "domainnet224")
+ABLATIONS: tuple[dict[str, Any], ...] = (
+    {"interpolate": False},
+    {"align": "none"},
+    {"align": "labels"},  # as in ReMixMatch
+    {"threshold": "fixed"},
+)
+PROTOCOLS = (  # of section 5
+    ("clipart", "infograph"),
+    ("infograph", "painting"),
+    ("painting", "quickdraw"),
+    ("quickdraw", "real"),
+    ("real", "sketch"),
+    ("sketch", "clipart"),
+)
+# The paper draws its sweeps as pictures. Of their values its text names these thresholds and the ends of this range of weight
+# decay; those of uratio are ours.
+TAUS = (0.8, 0.9, 0.95)
+WEIGHT_DECAYS = (0.0001, 0.0005, 0.001, 0.002)
+URATIOS = (1, 2, 3, 5)
+
+
+def pairs(domains: Iterable[str]) -> list[tuple[str, str]]:
+    """Every source with every other domain as its target."""
+    return list(itertools.permutations(domains, 2))
+
+
+def paper() -> Iterator[Run]:
+    """All 2,420 runs of the paper: 400 UDA, 1,600 SSDA, 340 SSL, 80 oracles."""
+    for suite in SUITES:
+        domains = BENCHMARKS[suite].domains
+        for source, target in pairs(domains):
+            uda = Run(benchmark=suite, source=source, target=target)
+            for method in METHODS:
+                yield replace(uda, method=method)
+                for labels in LABELS:
+                    yield replace(uda, task="ssda", labels=labels, method=method)
+            yield oracle(uda)
+        for target, labels, method in itertools.product(domains, LABELS, METHODS):
+            yield Run(benchmark=suite, task="ssl", target=target, labels=labels, method=method)
+
+
+def handwriting() -> Iterator[Run]:
+    """The embedded benchmark, no data needed: every method on every task, 3 seeds, and the ablations."""
+    for seed in range(3):
+        uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
+        for method in ("adamatch", *METHODS, "supervised"):
+            yield replace(uda, method=method)
+            for labels in (1, 5):
+                yield replace(uda, task="ssl", source="", labels=labels, method=method)
+                yield replace(uda, task="ssda", labels=labels, method=method)
+        yield oracle(uda)
+        for options in ABLATIONS:
+            yield replace(uda, options=options)
+
+
+def digits() -> Iterator[Run]:
+    """Real digits with the fast budget: AdaMatch on 12 pairs, every method on two, few labels, ablations."""
+    hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
+    easy = replace(hard, target="mnistm")
+    for source, target in pairs(("mnist", "mnistm", "svhn", "usps")):
+        yield replace(hard, source=source, target=target)
+    for pair in (hard, easy):
+        for method in (*METHODS, "supervised"):
+            yield replace(pair, method=method)
+        yield oracle(pair)
+    for labels, method in itertools.product((1, 5, 25), ("adamatch", "fixmatch+")):
+        yield replace(hard, task="ssl", source="", labels=labels, method=method)
+        yield replace(hard, task="ssda", labels=labels, method=method)
+    for pair in (hard, easy):
+        for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}):
+            yield replace(pair, options=options)
+        yield replace(pair, recipe=replace(pair.recipe, strong="cutout"))
+    for seed in (1, 2):
+        yield replace(hard, seed=seed)
+
+
+def ablation() -> Iterator[Run]:
+    """Section 5, on six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
+    for source, target in PROTOCOLS:
+        run = Run(benchmark="domainnet64", source=source, target=target)
+        yield run
+        for options in ABLATIONS:
+            yield replace(run, options=options)
+        sweeps: list[tuple[str, tuple[Any, ...]]] = [
+            ("uratio", URATIOS),
+            ("tau", TAUS),
+            ("weight_decay", WEIGHT_DECAYS),
+            ("strong", ("cutout", "randaugment")),
+        ]
+        for name, values in sweeps:
+            for value in values:
+                yield replace(run, recipe=replace(run.recipe, **{name: value}))
+
+
+def oracle(run: Run) -> Run:
+    """The same pair with the labels of source and target both used."""
+    return replace(run, task="oracle", method="supervised")
+
+
+GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
+    "paper": paper,
+    "handwriting": handwriting,
+    "digits": digits,
+    "ablation": ablation,
+}
+
+
+def load(name: str, only: str = "") -> list[Run]:
+    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is a part of run names."""
+    runs = {run.id: run for run in _function(name)()}
+    chosen = [run for run in runs.values() if only in run.name]
+    if not chosen:
+        raise InputError(f"no run of grid {name!r} has {only!r} in its name: see them with `adamatch grid plan {name}`")
+    return chosen
+
+
+def short(name: str) -> str:
+    """The name of a grid's folder."""
+    return name.rpartition(":")[2]
+
+
+def _function(name: str) -> Callable[[], Iterable[Run]]:
+    if name in GRIDS:
+        return GRIDS[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise InputError(f"grid {name!r}: {error}; the module must lie in this folder or be installed") from None
+    except AttributeError:
+        raise InputError(f"grid {name!r}: module {module} has no function {function}") from None
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""What finished runs say, made into figures: mean and standard deviation over seeds, the paper's beside them."""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError
+from adamatch.grid import published
+from adamatch.grid.render import Figure
+from adamatch.train.run import Recipe, Run
+
+
+class Done(NamedTuple):
+    """A finished run: its cell in the tables (oracle is a method of UDA there), and its result."""
+
+    run: Run
+    method: str
+    task: str
+    variant: str  # what makes it another than the benchmark's recipe, as "tau=0.8"
+    result: dict[str, Any]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return (self.run.source, self.run.target)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All results in a folder: kept ones (NAME.json) and those of run folders (NAME/result.json)."""
+    paths = sorted({*folder.glob("*.json"), *folder.glob("*/result.json")})
+    results = {}
+    for path in paths:
+        try:
+            facts = json.loads(path.read_text())
+        except ValueError:
+            raise InputError(f"{path} is not a result: its JSON cannot be read") from None
+        if isinstance(facts, dict) and "run" in facts and "accuracy" in facts:
+            results[facts["id"]] = facts
+    return list(results.values())
+
+
+def run_of(result: dict[str, Any]) -> Run:
+    return Run.from_json(json.dumps(result["run"]))
+
+
+def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
+    """Finished runs with their cells. The recipe that most runs of a benchmark share is its usual one."""
+    runs = [(run_of(result), result) for result in results if result.get("accuracy") is not None]
+    usual: dict[str, Recipe] = {}
+    for benchmark in dict.fromkeys(run.benchmark for run, _ in runs):
+        recipes = Counter(run.recipe for run, _ in runs if run.benchmark == benchmark)
+        usual[benchmark] = recipes.most_common(1)[0][0]
+    done = []
+    for run, result in runs:
+        method, task = ("oracle", "uda") if run.task == "oracle" else (run.method, run.task)
+        done.append(Done(run, method, task, variant(run, usual[run.benchmark]), result))
+    return done
+
+
+def variant(run: Run, usual: Recipe) -> str:
+    """What a run has of its own: options of its method, starting weights, hyper-parameters other than the usual ones."""
+    mine, theirs = asdict(run.recipe), asdict(usual)
+    own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
+    if run.weights:
+        own["weights"] = Path(run.weights).name
+    return ", ".join(f"{name}={value}" for name, value in own.items())
+
+
+def figure(done: Sequence[Done]) -> Figure:
+    """The mean over pairs; the spread is that of this mean over seeds, where every seed has the same pairs."""
+    by_seed: dict[int, dict[tuple[str, str], float]] = {}
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for each in done:
+        by_seed.setdefault(each.run.seed, {})[each.pair] = each.result["accuracy"]
+        by_pair.setdefault(each.pair, []).append(each.result["accuracy"])
+    mean = statistics.fmean(statistics.fmean(values) for values in by_pair.values())
+    even = len({frozenset(pairs) for pairs in by_seed.values()}) == 1
+    if not even or len(by_seed) == 1:
+        return Figure(mean, None, min(len(values) for values in by_pair.values()))
+    return Figure(mean, statistics.stdev(statistics.fmean(pairs.values()) for pairs in by_seed.values()), len(by_seed))
+
+
+def beside(ours: Figure, done: Sequence[Done]) -> Figure:
+    """With the paper's figure: of the same pairs where it is known, else the mean over all pairs."""
+    first, pairs = done[0], list(dict.fromkeys(each.pair for each in done))
+    benchmark = first.run.benchmark
+    known = [published.pair(benchmark, first.task, first.method, *pair) for pair in pairs]
+    if known and None not in known:
+        return replace(ours, paper=statistics.fmean(each for each in known if each is not None))
+    domains = len(BENCHMARKS[benchmark].domains) if benchmark in BENCHMARKS else 0
+    everything = domains if first.task == "ssl" else domains * (domains - 1)
+    mean = published.mean(benchmark, first.task, first.method, first.run.labels)
+    return replace(ours, paper=mean, wider=mean is not None and len(pairs) < everything)

@@ -1,0 +1,99 @@
+"""Where a grid stands: read from its folders alone, so that anything may be killed and started again."""
+
+import contextlib
+import datetime
+import json
+import os
+import traceback
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adamatch.grid import lease
+from adamatch.train.checkpoint import write_atomically
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Run
+
+State = Literal["done", "failed", "running", "waiting"]
+STATES: tuple[State, ...] = ("done", "failed", "running", "waiting")
+
+
+@dataclass(frozen=True)
+class Folders:
+    """`out` has a folder for each run; `keep` has the results alone, as NAME.json, to be committed and never measured again."""
+
+    out: Path
+    keep: Path | None = None
+
+    def of(self, run: Run) -> Path:
+        return self.out / run.name
+
+    def state(self, run: Run) -> State:
+        if self.done(run):
+            return "done"
+        folder = self.of(run)
+        if lease.leases(folder) and lease.holder(folder):
+            return "running"
+        return "failed" if (folder / "error.json").exists() else "waiting"
+
+    def done(self, run: Run) -> bool:
+        kept = self._kept(run)
+        return (self.of(run) / "result.json").exists() or (kept is not None and kept.exists())
+
+    def result(self, run: Run) -> dict[str, Any] | None:
+        kept = self._kept(run)
+        if kept is not None and kept.exists():
+            result: dict[str, Any] = json.loads(kept.read_text())
+            return result
+        return RunFolder(self.of(run)).result()
+
+    def error(self, run: Run) -> dict[str, Any]:
+        try:
+            error: dict[str, Any] = json.loads((self.of(run) / "error.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return error
+
+    def keep_result(self, run: Run) -> None:
+        """Copy a finished run's result to where results are kept, once."""
+        kept = self._kept(run)
+        if kept is not None and not kept.exists() and (result := RunFolder(self.of(run)).result()) is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, json.dumps(result, indent=1))
+
+    def make(self, run: Run) -> Path:
+        """The run's folder with its run.json: from now on it may hold a lease or an error."""
+        folder = self.of(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "run.json").exists():
+            part = folder / f".run-{uuid.uuid4().hex}"  # a name of its own: others may make this folder at the same moment
+            part.write_text(run.to_json())
+            os.replace(part, folder / "run.json")
+        return folder
+
+    def record(self, run: Run, error: str, trace: str = "") -> None:
+        """Write down why a run failed."""
+        facts = {"id": run.id, "error": error, "traceback": trace, "date": _today(), "machine": lease.this_machine()}
+        write_atomically(self.make(run) / "error.json", json.dumps(facts, indent=1))
+
+    def forget(self, run: Run) -> None:
+        """Let a failed run be tried again."""
+        with contextlib.suppress(FileNotFoundError):
+            (self.of(run) / "error.json").unlink()
+
+    def _kept(self, run: Run) -> Path | None:
+        return self.keep / f"{run.name}.json" if self.keep else None
+
+
+def one_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no message'}"
+
+
+def trace_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,201 @@
+"""The paper's tables from what finished runs say of themselves, the paper's figures beside ours."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from adamatch.grid import published
+from adamatch.grid.experiments import PROTOCOLS
+from adamatch.grid.figures import Done, beside, cells_of, figure
+from adamatch.grid.render import Cell, Figure, Table
+
+METHODS = {  # rows in the paper's order
+    "supervised": "Supervised",
+    "baseline_bn": "BaselineBN",
+    "mcd": "MCD",
+    "noisystudent": "NoisyStudent",
+    "fixmatch+": "FixMatch+",
+    "adamatch": "AdaMatch",
+    "oracle": "Oracle",
+}
+ABLATIONS = {
+    "": "AdaMatch",
+    "interpolate=False": "without random logit interpolation",
+    "align=none": "without distribution alignment",
+    "align=labels": "aligned to source labels (ReMixMatch)",
+    "threshold=fixed": "without relative confidence threshold",
+}
+COUNTED = "± is the standard deviation over seeds; {}."
+BESIDE = "In parentheses the paper's figure"
+WIDER = "* the paper's mean over all pairs of the benchmark, ours over those that are here"
+
+
+def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Table]:
+    """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
+    done = cells_of(results)
+    plain = [each for each in done if not each.variant]
+    made = [*_summaries(plain), *_matrices(plain), *_variants(done)]
+    if detail:
+        made.append(_cells(done))
+    return made
+
+
+def _summaries(done: Sequence[Done]) -> list[Table]:
+    """Methods against tasks and labels: a table for one benchmark, or, as in the paper, one for each task of several."""
+    columns = sorted({(each.run.benchmark, each.task, each.run.labels) for each in done}, key=_order)
+    benchmarks = list(dict.fromkeys(benchmark for benchmark, _, _ in columns))
+    if len(benchmarks) == 1:
+        groups = {benchmarks[0]: columns}
+    else:
+        groups = {task.upper(): [each for each in columns if each[1] == task] for task in ("uda", "ssl", "ssda")}
+
+    def name(benchmark: str, task: str, labels: int) -> str:
+        parts = [benchmark if len(benchmarks) > 1 else task.upper(), f"{labels} per class" if labels else ""]
+        return ", ".join(part for part in parts if part)
+
+    made = []
+    for title, keys in groups.items():
+        if not keys:
+            continue
+        cells = {
+            (method, key): [
+                each for each in done if (each.method, each.run.benchmark, each.task, each.run.labels) == (method, *key)
+            ]
+            for method in METHODS
+            for key in keys
+        }
+        rows = [(METHODS[method], [cells[method, key] for key in keys]) for method in METHODS]
+        made.append(_table(f"{title}: accuracy on the target", "method", [name(*key) for key in keys], rows))
+    return made
+
+
+def _matrices(done: Sequence[Done]) -> list[Table]:
+    """For every method with three pairs or more, source against target."""
+    made = []
+    keys = dict.fromkeys((each.run.benchmark, each.task, each.run.labels, each.method) for each in done if each.task != "ssl")
+    for benchmark, task, labels, method in sorted(keys, key=_order):
+        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.method) == (benchmark, task, labels, method)]
+        if len({each.pair for each in mine}) < 3:
+            continue
+        sources = sorted({each.run.source for each in mine})
+        targets = sorted({each.run.target for each in mine})
+        rows = [
+            (source, [[each for each in mine if each.pair == (source, target)] for target in targets]) for source in sources
+        ]
+        with_labels = f", {labels} labels per class" if labels else ""
+        title = f"{benchmark}, {task.upper()}{with_labels}, {METHODS[method]}: every pair"
+        made.append(_table(title, "source \\ target", targets, rows, best=False))
+    return made
+
+
+def _variants(done: Sequence[Done]) -> list[Table]:
+    """For every method that was varied: its variants on the pairs and seeds that they were run on, and itself on the same."""
+    made = []
+    keys = dict.fromkeys((each.run.benchmark, each.task, each.method) for each in done if each.variant)
+    for benchmark, task, method in sorted(keys, key=_order):
+        mine = [each for each in done if (each.run.benchmark, each.task, each.method) == (benchmark, task, method)]
+        varied = {each.pair for each in mine if each.variant}
+        mine = [each for each in mine if each.pair in varied]
+        pairs = sorted(varied)
+        names = [" -> ".join(part for part in pair if part) for pair in pairs]
+        of_paper = benchmark == "domainnet64" and method == "adamatch" and varied == set(PROTOCOLS)
+        rows = []
+        for text in sorted({each.variant for each in mine}, key=lambda text: (text not in ABLATIONS, _rank(text), text)):
+            row = [each for each in mine if each.variant == text]
+            by_pair = [[each for each in row if each.pair == pair] for pair in pairs]
+            rows.append((_named(text, method), [row, *by_pair] if len(pairs) > 1 else by_pair))
+        columns = ["mean", *names] if len(pairs) > 1 else names
+        table = _table(
+            f"{benchmark}, {task.upper()}: variants of {METHODS[method]}", "variant", columns, rows, paper=not of_paper
+        )
+        made.append(_with_ablation(table) if of_paper else table)
+    return made
+
+
+def _with_ablation(table: Table) -> Table:
+    """The means with those of the paper's section 5."""
+    figures = {_named(text, "adamatch"): value for text, value in published.ABLATION.items()}
+    rows = []
+    for name, mean, *others in table.rows:
+        known = figures.get(name) if isinstance(name, str) else None
+        rows.append([name, replace(mean, paper=known) if isinstance(mean, Figure) else mean, *others])
+    return replace(table, rows=rows, notes=[*table.notes, f"{BESIDE}."])
+
+
+def _cells(done: Sequence[Done]) -> Table:
+    """Every cell: accuracy, seeds, and what it took."""
+    rows: list[list[Cell]] = []
+    keys = dict.fromkeys((e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) for e in done)
+    for key in sorted(keys, key=lambda key: (*_order(key[:3]), key[3], list(METHODS).index(key[4]), key[5])):
+        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) == key]
+        benchmark, task, labels, (source, target), method, text = key
+        shown = beside(figure(mine), mine) if not text else figure(mine)
+        seconds = statistics.fmean(float(each.result.get("seconds") or 0) for each in mine)
+        of = f"{benchmark} {task.upper()}{labels or ''} {source + ' -> ' if source else ''}{target}"
+        name = f"{of}, {METHODS[method]}{f' ({text})' if text else ''}"
+        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", f"{seconds:.0f}"])
+    notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
+    return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
+
+
+def _table(
+    title: str,
+    corner: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[Sequence[Done]]]],
+    *,
+    best: bool = True,
+    paper: bool = True,
+) -> Table:
+    """A row for each group of finished runs that has any; a dash where a cell has none."""
+    named = [(name, groups) for name, groups in rows if any(groups)]
+    cells = [[_cell(group, paper) for group in groups] for _, groups in named]
+    if best and len(named) > 1:
+        for column in range(len(columns)):
+            _mark_best(cells, column, [name for name, _ in named])
+    counts = sorted({cell.n for row in cells for cell in row if isinstance(cell, Figure)})
+    seeds = f"n = {counts[0]} seed{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]} seeds"
+    covered = {len({each.pair for each in group}) for _, groups in named for group in groups if group}
+    over = f", means over up to {max(covered)} pairs" if max(covered) > 1 else ""
+    notes = [COUNTED.format(seeds + over) + _explained([cell for row in cells for cell in row])]
+    return Table(title, [corner, *columns], [[name, *row] for (name, _), row in zip(named, cells, strict=True)], notes)
+
+
+def _cell(group: Sequence[Done], paper: bool) -> Cell:
+    if not group:
+        return "-"
+    return beside(figure(group), group) if paper and not group[0].variant else figure(group)
+
+
+def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
+    means = [row[column] for row, name in zip(cells, names, strict=True) if name != METHODS["oracle"]]
+    top = max((cell.mean for cell in means if isinstance(cell, Figure)), default=None)
+    for row, name in zip(cells, names, strict=True):
+        cell = row[column]
+        if isinstance(cell, Figure) and cell.mean == top and name != METHODS["oracle"]:
+            row[column] = replace(cell, best=True)
+
+
+def _explained(cells: Iterable[Cell]) -> str:
+    figures = [cell for cell in cells if isinstance(cell, Figure) and cell.paper is not None]
+    if not figures:
+        return ""
+    return f" {BESIDE}{f' ({WIDER})' if any(each.wider for each in figures) else ''}."
+
+
+def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Benchmarks as the paper names them, UDA before SSL before SSDA."""
+    benchmark, task, *others = key
+    suite = published.SUITES.index(benchmark) if benchmark in published.SUITES else len(published.SUITES)
+    return (suite, benchmark, ("uda", "ssl", "ssda").index(task), *others)
+
+
+def _rank(text: str) -> int:
+    return list(ABLATIONS).index(text) if text in ABLATIONS else 0
+
+
+def _named(text: str, method: str) -> str:
+    if not text:
+        return METHODS[method]
+    return ABLATIONS.get(text, text) if method == "adamatch" else text

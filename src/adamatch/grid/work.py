@@ -1,0 +1,133 @@
+"""What one worker does: walk the list of runs, and do those that nobody has done or is doing."""
+
+import _thread
+import gc
+import multiprocessing
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from adamatch import experiment
+from adamatch.errors import InputError
+from adamatch.grid import cost, lease
+from adamatch.grid.lease import Lease
+from adamatch.grid.state import Folders, one_line, trace_of
+from adamatch.train import speed
+from adamatch.train.loop import Interruption
+from adamatch.train.run import Run
+
+ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other
+
+Train = Callable[[Run, Path, "Job"], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know; goes to other processes as it is."""
+
+    runs: tuple[Run, ...]
+    folders: Folders
+    train: Train
+    deadline: float = float("inf")  # on time.monotonic(); no run is started after it
+    data: Path | None = None
+    device: str = "auto"
+    quiet: bool = True
+
+
+@dataclass
+class Pace:
+    """Seconds that a step of each shape took in this process, start-up included, to tell what still fits."""
+
+    seconds: dict[cost.Shape, float] = field(default_factory=dict)
+
+    def note(self, run: Run, seconds: float) -> None:
+        self.seconds[cost.shape(run)] = seconds / cost.steps(run)
+
+    def fits(self, run: Run, left: float) -> bool:
+        return self.seconds.get(cost.shape(run), 0.0) * cost.steps(run) <= left
+
+
+def train_one(run: Run, folder: Path, job: Job) -> object:
+    return experiment.train(run, out=folder, data=job.data, machine=speed.choose(job.device), quiet=job.quiet)
+
+
+def work(job: Job) -> None:
+    """Walk the list in this process until nothing is left to do or the time is over."""
+    pace, parent = Pace(), multiprocessing.parent_process()
+    for run in job.runs:
+        if parent is not None and not parent.is_alive():
+            return
+        left = job.deadline - time.monotonic()
+        if left <= 0:
+            return
+        if pace.fits(run, left):
+            perform(run, job, pace)
+
+
+def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
+    """Do one run, unless it is done, has failed, or is being done. The whole of what an engine has to call."""
+    folders = job.folders
+    if folders.state(run) != "waiting":
+        return
+    _need_room(folders.out)
+    folder = folders.make(run)
+    held = Lease(folder)
+    with held.hold(on_loss=stop_the_loop) as ours:
+        # A worker may have ended it, or failed, between the first look and the lease; somebody may train there without a lease.
+        if not ours or folders.done(run) or folders.error(run) or lease.locked(folder / ".lock"):
+            return
+        began = time.monotonic()
+        say(f"start {run.name}")
+        try:
+            job.train(run, folder, job)
+        except Interruption:
+            if not held.lost:
+                raise
+            say(f"left to another worker, which took it over: {run.name}")
+            return
+        except Exception as error:
+            folders.record(run, one_line(error), trace_of(error))
+            say(f"failed {run.name}: {one_line(error)}")
+        else:
+            folders.keep_result(run)
+            spent = time.monotonic() - began
+            if pace is not None:
+                pace.note(run, spent)
+            accuracy = (folders.result(run) or {}).get("accuracy")
+            shown = f"{accuracy:.2f} %, " if accuracy is not None else ""
+            say(f"done {run.name}: {shown}{spent:.0f} s")
+    _clean_up()
+
+
+def stop_the_loop() -> None:
+    """As SIGTERM does: the training loop saves and stops. Without effect outside of a loop, where nobody listens."""
+    _thread.interrupt_main(signal.SIGTERM)
+
+
+def _need_room(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(out).free < ROOM:
+        raise InputError(f"{out}: less than {ROOM >> 20} MB are free on this disk: make room and start again")
+
+
+def _clean_up() -> None:
+    """Give back what the last run held, so that the next one is as in a process of its own."""
+    gc.collect()
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()  # compiled code of the last network; the compiler's cache on disk keeps the next start short
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            raise InputError(f"the GPU does not work any more in this process ({one_line(error)}): start again") from None
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

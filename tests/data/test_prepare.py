@@ -1,0 +1,204 @@
+"""The loop that fills stores: killed, damaged, with one worker or several, it ends with the same store or an honest error."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data import formats
+from PIL import Image
+
+from adamatch.data.archive import Encoded
+from adamatch.data.prepare import fit, portions, store_split
+from adamatch.data.source import Payload, Split, Wanted, from_arrays, from_names
+from adamatch.data.store import Store
+from adamatch.errors import InputError
+
+COUNT = 300
+
+
+def archive(folder: Path, count: int = COUNT, bad: tuple[int, ...] = ()) -> Split:
+    path = folder / "images.zip"
+    names = [f"a/{i:04d}.png" for i in range(count)]
+    if not path.exists():
+        images = formats.random_images(count, 40, 50, 3)
+        data = [formats.encoded(image) for image in images]
+        formats.zipped(
+            path, {name: d[: len(d) // 2] if i in bad else d for i, (name, d) in enumerate(zip(names, data, strict=True))}
+        )
+    return from_names(path, names, np.arange(count) % 7, tuple("abcdefg"))
+
+
+def run(split: Split, path: Path, size: int = 16, workers: int = 2, skip_bad: bool = False) -> Store:
+    for _ in store_split(lambda: split, path, size, info={"set": "test"}, workers=workers, skip_bad=skip_bad):
+        pass
+    return Store.open(path)
+
+
+def same(one: Path, other: Path) -> bool:
+    return all((one / n).read_bytes() == (other / n).read_bytes() for n in ("images.npy", "labels.npy", "store.json"))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_image_is_where_it_belongs(tmp_path: Path, workers: int) -> None:
+    split = archive(tmp_path)
+    store = run(split, tmp_path / "store", workers=workers)
+    for index, payload in split.images(np.arange(COUNT) % 37 == 0):
+        assert isinstance(payload, Encoded)
+        np.testing.assert_array_equal(store.images[index], fit(payload, 16))
+    np.testing.assert_array_equal(store.labels, np.arange(COUNT) % 7)
+    assert store.info == {"set": "test", "from": ["images.zip"]}
+    assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+import adamatch.data.prepare as prepare
+from data.test_prepare import archive
+fit = prepare.fit
+def slow(payload, size):
+    time.sleep(0.002)
+    return fit(payload, size)
+prepare.fit = slow
+folder = Path(sys.argv[1])
+print("at work", flush=True)
+for done, total in prepare.store_split(lambda: archive(folder, 2000), folder / "killed", 16, info={"set": "test"}, workers=2):
+    print(done, flush=True)
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    places = [str(Path(__file__).parent.parent), *sys.path]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_killed_five_times_and_finished(tmp_path: Path) -> None:
+    archive(tmp_path, 2000)
+    moments = random.Random(0)
+    for kill in range(5):
+        process = start(tmp_path)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(moments.uniform(0.02, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (tmp_path / "killed").exists(), f"kill {kill}: it was finished before"
+    done = np.load(tmp_path / ".killed.partial" / "done.npy")
+    assert 0 < done.sum() < 2000
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        first = int(process.stdout.readline())
+        process.stdout.read()
+    assert process.returncode == 0
+    assert first >= done.sum(), "it began again"
+    run(archive(tmp_path, 2000), tmp_path / "in one go")
+    assert same(tmp_path / "killed", tmp_path / "in one go")
+
+
+def alive(process: str) -> bool:
+    """It exists, and is not just waiting to be buried."""
+    try:
+        return ") Z " not in Path("/proc", process, "stat").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    archive(tmp_path, 2000)
+    process = start(tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.readline()
+    children = (Path("/proc") / str(process.pid) / "task" / str(process.pid) / "children").read_text().split()
+    assert children
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+
+
+def test_what_is_done_is_left_alone(tmp_path: Path) -> None:
+    split = archive(tmp_path)
+    run(split, tmp_path / "store")
+    before = (tmp_path / "store" / "images.npy").stat().st_mtime_ns
+
+    def never() -> Split:
+        raise AssertionError("a finished store was opened again")
+
+    assert list(store_split(never, tmp_path / "store", 16, info={})) == [(COUNT, COUNT)]
+    assert (tmp_path / "store" / "images.npy").stat().st_mtime_ns == before
+
+
+def test_another_archive_is_not_mixed_into_half_a_store(tmp_path: Path) -> None:
+    next(store_split(lambda: archive(tmp_path), tmp_path / "store", 16, info={"set": "test"}, workers=1))
+    assert np.load(tmp_path / ".store.partial" / "done.npy").any()
+    (tmp_path / "images.zip").unlink()
+    split = archive(tmp_path, COUNT - 1)
+    store = run(split, tmp_path / "store")
+    assert len(store) == COUNT - 1
+
+
+def test_unreadable_images_stop_it_by_name_or_are_left_out(tmp_path: Path) -> None:
+    split = archive(tmp_path, bad=(5, 250))
+    with pytest.raises(InputError, match=r"^2 of 300 images cannot be read .*a/0005\.png.* is truncated\): .*--skip-bad"):
+        run(split, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+    assert np.load(tmp_path / ".store.partial" / "done.npy").sum() == COUNT - 2, "the others are kept"
+    store = run(split, tmp_path / "store", skip_bad=True)
+    kept = np.delete(np.arange(COUNT), [5, 250])
+    np.testing.assert_array_equal(store.labels, kept % 7)
+    assert [line.split(": ")[1].split(" ")[0] for line in store.info["skipped"]] == ["'a/0005.png'", "'a/0250.png'"]
+    (index, payload), *_ = split.images(np.arange(COUNT) == 299)
+    assert index == 299
+    np.testing.assert_array_equal(store.images[297], fit(payload, 16))
+
+
+def test_an_error_in_the_archive_ends_it(tmp_path: Path) -> None:
+    def images(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
+        yield 0, np.zeros((40, 40, 3), np.uint8)
+        raise InputError("the archive is damaged")
+
+    with pytest.raises(InputError, match="the archive is damaged"):
+        run(Split(2, None, (), images, ()), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def made(value: int) -> Payload:
+    return np.full((16, 16, 3), value, np.uint8)
+
+
+def test_payloads_of_every_kind(tmp_path: Path) -> None:
+    image = formats.random_images(1, 16, 16, 3)[0]
+    Image.fromarray(image).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(fit(tmp_path / "a.png", 16), image)
+    np.testing.assert_array_equal(fit(Encoded("a", (tmp_path / "a.png").read_bytes()), 16), image)
+    np.testing.assert_array_equal(fit(image, 16), image)
+    np.testing.assert_array_equal(fit(image[:, :, 0], 16), np.repeat(image[:, :, :1], 3, axis=2))
+    np.testing.assert_array_equal(fit(partial(made, 9), 16), made(9))  # type: ignore[arg-type]
+    assert fit(image, 8).shape == (8, 8, 3)
+
+
+def test_portions_are_bounded_by_number_and_by_bytes() -> None:
+    assert [len(p) for p in portions((i, Path("x")) for i in range(150))] == [32, 32, 32, 32, 22]
+    large = np.zeros(3 << 18, np.uint8)
+    assert [len(p) for p in portions((i, large) for i in range(7))] == [3, 3, 1]
+
+
+def test_no_labels(tmp_path: Path) -> None:
+    store = run(from_arrays(formats.random_images(3, 16, 16, 3), None, ("a",), [tmp_path]), tmp_path / "store")
+    assert store.labels is None
+    assert not (tmp_path / "store" / "labels.npy").exists()

@@ -1,0 +1,92 @@
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from grid import fakes
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from adamatch import nets
+from adamatch.grid import cost
+from adamatch.train.run import Run, recipe
+
+times = st.lists(st.integers(1, 50), min_size=1, max_size=7)
+
+
+@given(times, st.integers(1, 4))
+def test_wall_time_is_that_of_a_walk_through_time(seconds: list[int], machines: int) -> None:
+    """Against a clock that ticks: at each tick a free machine takes the longest run that is left."""
+    waiting, busy, clock = sorted(seconds), [0] * machines, 0
+    while waiting or any(busy):
+        for number in range(machines):
+            if busy[number] == 0 and waiting:
+                busy[number] = waiting.pop()
+        busy = [max(0, left - 1) for left in busy]
+        clock += 1
+    assert cost.wall_time(seconds, machines) == clock
+
+
+@given(times, st.integers(1, 3))
+def test_wall_time_is_near_the_best_of_all_assignments(seconds: list[int], machines: int) -> None:
+    best = min(
+        max(sum(each for each, where in zip(seconds, places, strict=True) if where == machine) for machine in range(machines))
+        for places in itertools.product(range(machines), repeat=len(seconds))
+    )
+    assert best <= cost.wall_time(seconds, machines) <= best * (4 / 3 - 1 / (3 * machines)) + 1e-9  # Graham, 1969
+
+
+@pytest.mark.parametrize("network", ["wrn-small", "wrn-28-2", "wrn-34-2"])
+def test_operations_of_networks(network: str) -> None:
+    forward, side = cost.NETWORKS[network]
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        nets.build(network, 10).eval()(torch.zeros(1, 3, side, side))
+    assert counter.get_total_flops() == pytest.approx(2e9 * forward, rel=0.01)
+
+
+def test_steps() -> None:
+    assert cost.steps(Run(benchmark="digitfive")) == 32_000_000 // 64
+    assert cost.steps(Run(benchmark="digitfive", method="noisystudent")) == 2 * 500_000  # a teacher and a student
+    assert cost.steps(Run(benchmark="digitfive", method="noisystudent", options={"generations": 3})) == 4 * 500_000
+
+
+def test_nothing_measured_is_an_assumption_that_says_so() -> None:
+    estimate = cost.Rates().estimate(Run(benchmark="digitfive"))
+    assert estimate.basis == cost.ASSUMPTION
+    assert estimate.seconds == pytest.approx(0.0091 * 500_000)
+
+
+def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
+    run = Run(benchmark="digitfive", recipe=recipe("digitfive", images=6400))  # 100 steps
+    folder = tmp_path / "runs" / run.name
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(fakes.result(run, seconds=2.0)))
+    (tmp_path / "result-that-is-none.json").write_text("[1, 2]")
+    rows = [
+        {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 40.0},
+        {"network": "wrn-34-2", "size": 64, "method": "plain adamatch", "ms": 400.0},
+    ]
+    (tmp_path / "step.json").write_text(json.dumps({"machine": "a GPU", "rows": rows}))
+    rates = cost.Rates(cost.measurements(tmp_path))
+    assert len(rates.measured) == 2
+
+    other = Run(benchmark="digitfive", source="usps", target="svhn", seed=5)
+    assert rates.estimate(other).seconds == pytest.approx(0.02 * 500_000)
+    assert rates.estimate(other).basis == "measured on 1 CPU threads, fp32"
+    assert rates.estimate(Run(benchmark="domainnet64")).seconds == pytest.approx(0.04 * 125_000)
+    # FixMatch+ forwards 2 x (64 + 192) images where AdaMatch forwards 2 x (64 + 64 + 192).
+    scaled = rates.estimate(Run(benchmark="domainnet64", method="fixmatch+"))
+    assert scaled.seconds == pytest.approx(0.04 * 125_000 * 512 / 640)
+    assert scaled.basis.startswith("scaled")
+    assert rates.estimate(Run(benchmark="domainnet224")).basis == cost.ASSUMPTION
+
+
+def test_the_fastest_machine_counts_by_its_median() -> None:
+    run = Run(benchmark="digitfive")
+    shape = cost.shape(run)
+    slow = [cost.Measured(shape, seconds, "slow") for seconds in (1.0, 1.0, 0.1)]
+    fast = [cost.Measured(shape, seconds, "fast") for seconds in (0.5, 0.6, 9.0)]
+    estimate = cost.Rates([*slow, *fast]).estimate(run)
+    assert (estimate.seconds, estimate.basis) == (pytest.approx(0.6 * 500_000), "measured on fast")

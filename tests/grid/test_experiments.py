@@ -1,0 +1,106 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError
+from adamatch.grid import experiments
+from adamatch.grid.tables import METHODS as NAMES
+from adamatch.methods import METHODS
+from adamatch.train.run import Run
+
+
+def test_paper_has_exactly_the_2420_runs() -> None:
+    runs = list(experiments.paper())
+    assert len(runs) == 2420
+    assert len({run.id for run in runs}) == 2420
+    assert Counter(run.task for run in runs) == {"uda": 80 * 5, "ssda": 80 * 4 * 5, "ssl": 17 * 4 * 5, "oracle": 80}
+    assert {run.budget for run in runs} == {"paper"}
+    five = {"baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch"}
+    for suite, pairs, domains in (("digitfive", 20, 5), ("domainnet64", 30, 6), ("domainnet224", 30, 6)):
+        mine = [run for run in runs if run.benchmark == suite]
+        assert Counter(run.task for run in mine) == {"uda": 5 * pairs, "ssda": 20 * pairs, "ssl": 20 * domains, "oracle": pairs}
+        for task in ("uda", "ssda"):
+            assert {run.method for run in mine if run.task == task} == five
+            assert len({(run.source, run.target) for run in mine if run.task == task}) == pairs
+        assert {(run.target, run.labels) for run in mine if run.task == "ssl"} == {
+            (domain, labels) for domain in BENCHMARKS[suite].domains for labels in (1, 5, 10, 25)
+        }
+        assert all(run.source != run.target for run in mine)
+
+
+def test_handwriting_has_seven_methods_three_tasks_three_seeds_and_four_ablations() -> None:
+    runs = experiments.load("handwriting")
+    cells = Counter((run.method, run.task, run.labels) for run in runs if not run.options)
+    assert set(cells.values()) == {3}
+    six = set(METHODS)
+    assert {cell[0] for cell in cells if cell[1] == "uda"} == six
+    assert {cell for cell in cells if cell[1] != "uda"} == {
+        ("supervised", "oracle", 0),
+        *((method, task, labels) for method in six for task in ("ssl", "ssda") for labels in (1, 5)),
+    }
+    ablations = Counter(str(dict(run.options)) for run in runs if run.options)
+    assert len(ablations) == 4
+    assert set(ablations.values()) == {3}
+    assert len(runs) == 6 * 5 * 3 + 3 + 4 * 3
+
+
+def test_digits_has_what_its_tables_need() -> None:
+    runs = experiments.load("digits")
+    plain = [run for run in runs if run.task == "uda" and run.method == "adamatch" and not run.options]
+    assert len({(run.source, run.target) for run in plain}) == 12
+    assert {run.seed for run in plain if (run.source, run.target) == ("mnist", "svhn")} == {0, 1, 2}
+    for target in ("svhn", "mnistm"):
+        pair = [run for run in runs if (run.source, run.target, run.seed) == ("mnist", target, 0)]
+        assert {run.method for run in pair if run.task == "uda"} == set(METHODS)
+        assert sum(run.task == "oracle" for run in pair) == 1
+        assert sum(bool(run.options) for run in pair) == 3
+        assert sum(run.recipe.strong == "cutout" for run in pair) == 1
+    for task in ("ssl", "ssda"):
+        few = {(run.method, run.labels) for run in runs if run.task == task}
+        assert few == {(method, labels) for method in ("adamatch", "fixmatch+") for labels in (1, 5, 25)}
+    assert {run.budget for run in runs} == {"fast"}
+
+
+def test_ablation_varies_one_thing_at_a_time_on_six_pairs() -> None:
+    runs = experiments.load("ablation")
+    base = Run(benchmark="domainnet64").recipe
+    for pair in experiments.PROTOCOLS:
+        mine = [run for run in runs if (run.source, run.target) == pair]
+        changed = [
+            len(run.options) + sum(getattr(run.recipe, name) != getattr(base, name) for name in base.__dataclass_fields__)
+            for run in mine
+        ]
+        assert Counter(changed) == {0: 1, 1: 4 + 3 + 2 + 3 + 2}
+    assert len(runs) == 6 * 15
+
+
+def test_every_method_has_a_name_in_the_tables() -> None:
+    assert set(METHODS) | {"oracle"} == set(NAMES)
+
+
+def test_a_grid_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "my_grid.py").write_text(
+        "from adamatch.train.run import Run\n"
+        "def seeds():\n    yield from (Run(source='rendered', target='handwritten', seed=n // 2) for n in range(6))\n"
+    )
+    assert [run.seed for run in experiments.load("my_grid:seeds")] == [0, 1, 2]  # each once
+    assert [run.seed for run in experiments.load("my_grid:seeds", only="-s2-")] == [2]
+    assert experiments.short("my_grid:seeds") == "seeds"
+    with pytest.raises(InputError, match="no function nothing"):
+        experiments.load("my_grid:nothing")
+
+
+@pytest.mark.parametrize("name", ["papre", "no_such_module:runs"])
+def test_unknown_grids_are_one_line(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        experiments.load(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_filter_that_leaves_nothing_says_so() -> None:
+    with pytest.raises(InputError, match="has 'nothing-like-it' in its name"):
+        experiments.load("digits", only="nothing-like-it")

@@ -1,0 +1,140 @@
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from grid import fakes
+
+from adamatch.errors import InputError
+from adamatch.grid import experiments, lease, work
+from adamatch.grid.lease import Lease
+from adamatch.grid.schedule import run_grid
+from adamatch.grid.state import Folders
+from adamatch.train.loop import Interruption
+from adamatch.train.run import Run
+
+ROOT = Path(__file__).parents[2]
+
+
+def runs(*seeds: int) -> list[Run]:
+    return [fakes.run(seed=seed) for seed in seeds]
+
+
+def test_every_run_once_and_a_failure_stops_nobody(tmp_path: Path) -> None:
+    grid = runs(0, 7, 1)
+    assert run_grid(grid, tmp_path, train=fakes.train) == {"done": 2, "failed": 1, "running": 0, "waiting": 0}
+    error = json.loads((tmp_path / grid[1].name / "error.json").read_text())
+    assert error["error"] == "InputError: this one cannot be done"
+    assert "second line" in error["traceback"]
+    assert "Traceback" in error["traceback"]
+    run_grid(grid, tmp_path, train=fakes.train)
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [1, 1, 1]  # nothing again, the failed one neither
+    run_grid(grid, tmp_path, train=fakes.train, retry=True)
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [1, 2, 1]
+    for run in grid:
+        assert lease.leases(tmp_path / run.name) == []
+
+
+def test_failure_before_the_folder_is_claimed_can_be_retried(tmp_path: Path) -> None:
+    run = fakes.run(benchmark="digitfive", source="mnist", target="svhn")
+    assert run_grid([run], tmp_path, data=tmp_path / "nothing")["failed"] == 1
+    assert "adamatch data prepare" in json.loads((tmp_path / run.name / "error.json").read_text())["error"]
+    assert run_grid([run], tmp_path, retry=True, train=fakes.train)["done"] == 1
+
+
+def test_results_are_kept_at_once_and_kept_ones_count_as_done(tmp_path: Path) -> None:
+    grid, keep = runs(0, 1), tmp_path / "kept"
+    run_grid(grid[:1], tmp_path / "a", keep=keep, train=fakes.train)
+    assert json.loads((keep / f"{grid[0].name}.json").read_text())["id"] == grid[0].id
+    assert run_grid(grid, tmp_path / "b", keep=keep, train=fakes.train)["done"] == 2
+    assert fakes.starts(tmp_path / "b" / grid[0].name) == 0
+    # A worker that was killed between its result and the copy: the next call copies.
+    (keep / f"{grid[1].name}.json").unlink()
+    run_grid(grid, tmp_path / "b", keep=keep, train=fakes.train)
+    assert (keep / f"{grid[1].name}.json").exists()
+    assert fakes.starts(tmp_path / "b" / grid[1].name) == 1
+
+
+def test_seconds_stop_new_runs_but_not_the_first(tmp_path: Path) -> None:
+    assert run_grid(runs(0, 1), tmp_path / "a", seconds=0, train=fakes.train)["done"] == 0
+    # The first takes 0.35 s, so that a second one would not end within 0.5 s.
+    assert run_grid(runs(0, 1, 2), tmp_path / "b", seconds=0.5, train=fakes.train_slowly)["done"] == 1
+
+
+def test_a_run_that_another_does_is_left_alone(tmp_path: Path) -> None:
+    grid = runs(0, 1)
+    folder = Folders(tmp_path).make(grid[0])
+    with Lease(folder).hold():
+        assert run_grid(grid, tmp_path, train=fakes.train) == {"done": 1, "failed": 0, "running": 1, "waiting": 0}
+    assert run_grid(grid, tmp_path, train=fakes.train)["done"] == 2
+
+
+def test_a_stopped_run_is_no_failure(tmp_path: Path) -> None:
+    def stop(run: Run, folder: Path, job: work.Job) -> None:
+        raise Interruption("stopped")
+
+    with pytest.raises(Interruption):
+        run_grid(runs(0, 1), tmp_path, train=stop)
+    assert run_grid(runs(0, 1), tmp_path, seconds=0) == {"done": 0, "failed": 0, "running": 0, "waiting": 2}
+
+
+def test_a_full_disk_fails_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "ROOM", 2**80)
+    with pytest.raises(InputError, match="make room"):
+        run_grid(runs(0), tmp_path, train=fakes.train)
+    assert run_grid(runs(0), tmp_path, seconds=0)["waiting"] == 1
+
+
+def test_processes_share_the_work_and_a_run_that_kills_them_has_failed(tmp_path: Path) -> None:
+    grid = runs(9, 0, 1, 7, 2)
+    states = run_grid(grid, tmp_path, processes=2, train=fakes.train)
+    assert states == {"done": 3, "failed": 2, "running": 0, "waiting": 0}
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [2, 1, 1, 1, 1]
+    assert "signal 9" in json.loads((tmp_path / grid[0].name / "error.json").read_text())["error"]
+    assert multiprocessing.active_children() == []
+
+
+def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
+    grid = runs(0, 1, 2, 3, 4)
+    threads = [threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [1] * 5
+
+
+def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> None:
+    out, keep = tmp_path / "out", tmp_path / "keep"
+    grid = experiments.load("grid.fakes:tiny")
+    command = [sys.executable, "-m", "adamatch", "grid", "run", "grid.fakes:tiny", "--out", str(out), "--keep", str(keep)]
+    paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    seen: dict[Path, tuple[int, bytes]] = {}
+    for finished in (1, 2):
+        process = subprocess.Popen([*command, "--device", "cpu"], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while len(list(out.glob("*/result.json"))) < finished and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        now = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.glob("*/result.json")}
+        assert finished <= len(now) < len(grid)
+        assert seen.items() <= now.items()
+        seen = now
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "4 done, 0 failed, 0 running, 0 waiting" in ended.stdout
+    for path, before in seen.items():
+        assert (path.stat().st_mtime_ns, path.read_bytes()) == before  # not measured again
+    for run in grid:
+        assert json.loads((keep / f"{run.name}.json").read_text())["id"] == run.id
+        rows = [json.loads(line)["step"] for line in (out / run.name / "metrics.jsonl").read_text().splitlines()]
+        assert rows == [1, 2]
+    assert len(list(out.iterdir())) == len(list(keep.iterdir())) == 4

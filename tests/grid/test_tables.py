@@ -1,0 +1,176 @@
+import csv
+import io
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grid.fakes import result
+
+from adamatch.errors import InputError
+from adamatch.grid import experiments, figures, published
+from adamatch.grid.render import Figure, Table, render
+from adamatch.grid.tables import tables
+from adamatch.train.run import Run
+
+HARD = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
+
+
+def made(results: list[dict[str, Any]], title: str, detail: bool = False) -> Table:
+    (found,) = [table for table in tables(results, detail) if title in table.title]
+    return found
+
+
+def cell(table: Table, row: str, column: str) -> Figure | str:
+    (found,) = [each for each in table.rows if each[0] == row]
+    return found[list(table.columns).index(column)]
+
+
+def test_mean_and_spread_over_seeds() -> None:
+    values = [90.0, 93.0, 99.0]
+    results = [result(replace(HARD, seed=seed), value) for seed, value in enumerate(values)]
+    figure = cell(made(results, "accuracy on the target"), "AdaMatch", "UDA")
+    assert isinstance(figure, Figure)
+    assert figure.mean == pytest.approx(94.0)
+    assert figure.spread == pytest.approx(statistics.stdev(values))
+    assert figure.n == 3
+    assert figure.paper == 96.9  # of this pair
+    assert not figure.wider
+
+
+def test_mean_over_pairs_and_its_spread_is_that_of_the_means() -> None:
+    other = replace(HARD, target="mnistm")
+    grid = {
+        replace(HARD, seed=0): 80.0,
+        replace(HARD, seed=1): 90.0,
+        replace(other, seed=0): 100.0,
+        replace(other, seed=1): 94.0,
+    }
+    table = made([result(run, value) for run, value in grid.items()], "accuracy on the target")
+    figure = cell(table, "AdaMatch", "UDA")
+    assert isinstance(figure, Figure)
+    assert figure.mean == pytest.approx(91.0)
+    assert figure.spread == pytest.approx(statistics.stdev([90.0, 92.0]))
+    assert figure.paper == pytest.approx((96.9 + 99.2) / 2)
+    assert "n = 2 seeds, means over up to 2 pairs" in table.notes[0]
+
+
+def test_uneven_seeds_have_no_spread_and_pairs_weigh_the_same() -> None:
+    grid = {HARD: 80.0, replace(HARD, seed=1): 90.0, replace(HARD, target="mnistm"): 100.0}
+    figure = cell(made([result(run, value) for run, value in grid.items()], "accuracy on the target"), "AdaMatch", "UDA")
+    assert figure == Figure(92.5, None, 1, pytest.approx((96.9 + 99.2) / 2))  # type: ignore[arg-type]
+
+
+def test_methods_tasks_and_labels_of_one_benchmark() -> None:
+    grid = {
+        HARD: 95.0,
+        replace(HARD, method="mcd"): 60.0,
+        experiments.oracle(HARD): 97.0,
+        replace(HARD, task="ssl", source="", labels=5): 80.0,
+        replace(HARD, task="ssda", labels=1): 96.0,
+    }
+    table = made([result(run, value) for run, value in grid.items()], "accuracy on the target")
+    assert table.columns == ["method", "UDA", "SSL, 5 per class", "SSDA, 1 per class"]
+    assert [row[0] for row in table.rows] == ["MCD", "AdaMatch", "Oracle"]
+    best = cell(table, "AdaMatch", "UDA")
+    mcd = cell(table, "MCD", "UDA")
+    assert isinstance(best, Figure)
+    assert isinstance(mcd, Figure)
+    assert best.best  # the oracle does not compete
+    assert (mcd.paper, mcd.wider) == (52.1, True)  # the paper's mean over 20 pairs beside one pair of ours
+    assert cell(table, "MCD", "SSL, 5 per class") == "-"
+    assert "* the paper's mean over all pairs" in table.notes[0]
+
+
+def test_several_benchmarks_make_a_table_for_each_task() -> None:
+    grid = [HARD, Run(benchmark="domainnet64", source="real", target="sketch"), replace(HARD, task="ssda", labels=1)]
+    titles = {table.title: list(table.columns) for table in tables([result(run) for run in grid])}
+    assert titles == {
+        "UDA: accuracy on the target": ["method", "digitfive", "domainnet64"],
+        "SSDA: accuracy on the target": ["method", "digitfive, 1 per class"],
+    }
+
+
+def test_matrix_of_pairs() -> None:
+    pairs = [("mnist", "svhn"), ("svhn", "mnist"), ("usps", "svhn")]
+    table = made([result(replace(HARD, source=s, target=t), 90.0) for s, t in pairs], "every pair")
+    assert table.columns == ["source \\ target", "mnist", "svhn"]
+    assert cell(table, "usps", "svhn") == Figure(90.0, None, 1, 96.6)
+    assert cell(table, "mnist", "mnist") == "-"
+
+
+def test_ablation_beside_the_papers() -> None:
+    results = []
+    for run in experiments.ablation():
+        results.append(result(run, 20.0 + 5 * (not run.options) - (run.recipe.uratio == 1)))
+    table = made(results, "variants of AdaMatch")
+    rows = [row[0] for row in table.rows]
+    assert rows[:5] == [
+        "AdaMatch",
+        "without random logit interpolation",
+        "without distribution alignment",
+        "aligned to source labels (ReMixMatch)",
+        "without relative confidence threshold",
+    ]
+    assert {"uratio=1", "tau=0.8", "weight_decay=0.0001", "strong=cutout"} <= set(rows)
+    assert cell(table, "AdaMatch", "mean") == Figure(25.0, None, 1, 26.3, best=True)
+    assert cell(table, "without distribution alignment", "mean") == Figure(20.0, None, 1, 17.7)
+    assert cell(table, "uratio=1", "mean") == Figure(24.0, None, 1)
+    assert cell(table, "uratio=1", "real -> sketch") == Figure(24.0, None, 1)
+
+
+def test_detail_has_images_seconds_and_seeds() -> None:
+    results = [result(replace(HARD, seed=seed), 95.0, seconds=100.0 + seed) for seed in range(3)]
+    table = made(results, "every cell", detail=True)
+    (row,) = table.rows
+    assert row[0] == "digitfive UDA mnist -> svhn, AdaMatch"
+    assert list(row[2:]) == ["3", f"{HARD.recipe.images:,}", "101"]
+
+
+def test_formats() -> None:
+    figure = Figure(97.84, 0.26, 3, 97.8, wider=True, best=True)
+    table = Table("a_b & c", ["method", "mnist -> svhn"], [["AdaMatch", figure], ["MCD", "-"]], ["n = 3 seeds"])
+    assert render([table], "md") == (
+        "### a_b & c\n\n| method | mnist -> svhn |\n| --- | ---: |\n"
+        "| AdaMatch | **97.8 ± 0.3** (97.8*) |\n| MCD | - |\n\nn = 3 seeds\n"
+    )
+    latex = render([table], "latex")
+    assert r"AdaMatch & \textbf{97.8 $\pm$ 0.3} (97.8*) \\" in latex
+    assert r"\caption{a\_b \& c. n = 3 seeds}" in latex
+    assert r"mnist $\rightarrow$ svhn" in latex
+    (row, dash) = list(csv.DictReader(io.StringIO(render([table], "csv"))))
+    assert (float(row["mean"]), float(row["spread"]), row["n"], row["paper"]) == (97.84, 0.26, "3", "97.8")
+    assert dash["mean"] == "-"
+    with pytest.raises(InputError, match="latex"):
+        render([table], "tex")
+
+
+def test_results_are_read_from_kept_files_and_run_folders_each_once(tmp_path: Path) -> None:
+    other = replace(HARD, seed=1)
+    (tmp_path / f"{HARD.name}.json").write_text(json.dumps(result(HARD)))
+    for run in (HARD, other):
+        (tmp_path / run.name).mkdir()
+        (tmp_path / run.name / "result.json").write_text(json.dumps(result(run)))
+    (tmp_path / "step.json").write_text("{}")
+    assert sorted(each["id"] for each in figures.read(tmp_path)) == sorted([HARD.id, other.id])
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(InputError, match=r"broken\.json"):
+        figures.read(tmp_path)
+
+
+def test_published_figures_agree_with_themselves() -> None:
+    """Means that the paper prints beside the figures, or that follow from them."""
+    averages = {"baseline_bn": (36.0, 49.7), "mcd": (30.0, 40.9), "noisystudent": (41.0, 47.9)}
+    averages |= {"fixmatch+": (46.3, 56.9), "adamatch": (48.4, 60.1)}
+    for method, (ssl, ssda) in averages.items():
+        assert statistics.fmean(published.SSL[method]) == pytest.approx(ssl, abs=0.06)
+        assert statistics.fmean(published.SSDA[method]) == pytest.approx(ssda, abs=0.06)
+    pairs = experiments.pairs(("mnist", "mnistm", "svhn", "syn", "usps"))
+    digits = {pair: published.pair("digitfive", "uda", "adamatch", *pair) or 0 for pair in pairs}
+    assert statistics.fmean(digits.values()) == pytest.approx(published.UDA["adamatch"][0], abs=0.06)
+    assert statistics.fmean(value for pair, value in digits.items() if "syn" not in pair) == pytest.approx(97.6, abs=0.06)
+    assert published.mean("domainnet224", "ssda", "fixmatch+", 10) == 44.1
+    assert published.mean("domainnet64", "ssl", "adamatch", 1) == 8.1
+    assert published.mean("handwriting", "uda", "adamatch") is None
