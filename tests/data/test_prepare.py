@@ -1,13 +1,15 @@
 """The loop that fills stores: killed, damaged, with one worker or several, it ends with the same store or an honest error."""
 
+import errno
+import multiprocessing as mp
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +17,11 @@ import pytest
 from data import formats
 from PIL import Image
 
+from adamatch.data import prepare
 from adamatch.data.archive import Encoded
 from adamatch.data.prepare import fit, portions, store_split
 from adamatch.data.source import Payload, Split, Wanted, from_arrays, from_names
-from adamatch.data.store import Store
+from adamatch.data.store import Pixels, Store
 from adamatch.errors import InputError
 
 COUNT = 300
@@ -58,50 +61,51 @@ def test_every_image_is_where_it_belongs(tmp_path: Path, workers: int) -> None:
     assert [p.name for p in tmp_path.iterdir() if "partial" in p.name] == []
 
 
-SCRIPT = """
-import sys, time
-from pathlib import Path
-import numpy as np
-import adamatch.data.prepare as prepare
-from data.test_prepare import archive
-fit = prepare.fit
-def slow(payload, size):
-    time.sleep(0.002)
-    return fit(payload, size)
-prepare.fit = slow
-folder = Path(sys.argv[1])
-print("at work", flush=True)
-for done, total in prepare.store_split(lambda: archive(folder, 2000), folder / "killed", 16, info={"set": "test"}, workers=2):
-    print(done, flush=True)
-"""
+def slowly(folder: Path) -> None:
+    """What a process that will be killed does: 2,000 images at about a thousand a second."""
+    quick = prepare.fit
+
+    def slow(payload: Payload, size: int) -> Pixels:
+        time.sleep(0.002)
+        return quick(payload, size)
+
+    prepare.fit = slow
+    for _ in store_split(lambda: archive(folder, 2000), folder / "killed", 16, info={"set": "test"}, workers=2):
+        pass
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    places = [str(Path(__file__).parent.parent), *sys.path]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, text=True, env=environment)
+def start(folder: Path, *, until: int) -> BaseProcess:
+    """A process at work, as soon as `until` images are done."""
+    process = mp.get_context("fork").Process(target=slowly, args=(folder,))
+    process.start()
+    deadline = time.monotonic() + 30
+    while done(folder) < until and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return process
 
 
+def done(folder: Path) -> int:
+    try:
+        return int(np.load(folder / ".killed.partial" / "done.npy").sum())
+    except (OSError, ValueError, EOFError):
+        return 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
 def test_killed_five_times_and_finished(tmp_path: Path) -> None:
     archive(tmp_path, 2000)
     moments = random.Random(0)
     for kill in range(5):
-        process = start(tmp_path)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(moments.uniform(0.02, 0.3))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        before = done(tmp_path)
+        process = start(tmp_path, until=before + moments.randint(0, 250))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
         assert not (tmp_path / "killed").exists(), f"kill {kill}: it was finished before"
-    done = np.load(tmp_path / ".killed.partial" / "done.npy")
-    assert 0 < done.sum() < 2000
-    with start(tmp_path) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        first = int(process.stdout.readline())
-        process.stdout.read()
-    assert process.returncode == 0
-    assert first >= done.sum(), "it began again"
+        assert done(tmp_path) >= before, "it began again"
+    assert 0 < done(tmp_path) < 2000
+    process = start(tmp_path, until=2001)
+    process.join()
     run(archive(tmp_path, 2000), tmp_path / "in one go")
     assert same(tmp_path / "killed", tmp_path / "in one go")
 
@@ -117,14 +121,11 @@ def alive(process: str) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     archive(tmp_path, 2000)
-    process = start(tmp_path)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.readline()
-    children = (Path("/proc") / str(process.pid) / "task" / str(process.pid) / "children").read_text().split()
+    process = start(tmp_path, until=10)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert children
     process.kill()
-    process.wait()
+    process.join()
     deadline = time.monotonic() + 10
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -202,3 +203,40 @@ def test_no_labels(tmp_path: Path) -> None:
     store = run(from_arrays(formats.random_images(3, 16, 16, 3), None, ("a",), [tmp_path]), tmp_path / "store")
     assert store.labels is None
     assert not (tmp_path / "store" / "labels.npy").exists()
+
+
+def test_no_images_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no images"):
+        run(from_arrays(formats.random_images(0, 16, 16, 3), None, ("a",), [tmp_path]), tmp_path / "store")
+
+
+def test_a_full_disk_is_an_error_and_what_was_done_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = 0
+    pwrite = os.pwrite
+
+    def full(file: int, data: bytes, offset: int) -> int:
+        nonlocal written
+        written += 1
+        if written > 40:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(file, data, offset)
+
+    split = from_arrays(formats.random_images(100, 16, 16, 3), None, ("a",), [tmp_path])
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\): make room and run it again"):
+        run(split, tmp_path / "store")
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    assert np.load(tmp_path / ".store.partial" / "done.npy").sum() == 40
+    np.testing.assert_array_equal(run(split, tmp_path / "store").images, formats.random_images(100, 16, 16, 3))
+
+
+def suicide() -> Payload:
+    os._exit(9)
+
+
+def test_a_worker_that_is_killed_is_an_error(tmp_path: Path) -> None:
+    def images(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
+        yield 0, suicide  # type: ignore[misc]
+
+    with pytest.raises(InputError, match="fewer --workers"):
+        run(Split(1, None, (), images, ()), tmp_path / "store")

@@ -24,7 +24,8 @@ def tiny() -> Iterator[Run]:
 
 
 def run(**changes: Any) -> Run:
-    return Run(**{"source": "rendered", "target": "handwritten", "recipe": RECIPE} | changes)
+    values: dict[str, Any] = {"source": "rendered", "target": "handwritten", "recipe": RECIPE}
+    return Run(**values | changes)
 
 
 def result(done: Run, accuracy: float = 50.0, seconds: float = 1.0) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def train(run: Run, folder: Path, job: Job) -> None:
 
 
 def train_slowly(run: Run, folder: Path, job: Job) -> None:
-    time.sleep(0.3)
+    time.sleep(1.2)
     train(run, folder, job)
 
 

@@ -63,8 +63,8 @@ def test_results_are_kept_at_once_and_kept_ones_count_as_done(tmp_path: Path) ->
 
 def test_seconds_stop_new_runs_but_not_the_first(tmp_path: Path) -> None:
     assert run_grid(runs(0, 1), tmp_path / "a", seconds=0, train=fakes.train)["done"] == 0
-    # The first takes 0.35 s, so that a second one would not end within 0.5 s.
-    assert run_grid(runs(0, 1, 2), tmp_path / "b", seconds=0.5, train=fakes.train_slowly)["done"] == 1
+    # The first takes more than a second, so that another one would not end within two.
+    assert run_grid(runs(0, 1, 2), tmp_path / "b", seconds=2, train=fakes.train_slowly)["done"] == 1
 
 
 def test_a_run_that_another_does_is_left_alone(tmp_path: Path) -> None:

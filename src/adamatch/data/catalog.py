@@ -56,10 +56,10 @@ def store_path(name: str, domain: str, split: str, size: int, root: Path | None 
 
 def open_store(name: str, domain: str, split: str, size: int, root: Path | None = None) -> Store:
     """A prepared store, or an error that says how to make it."""
-    if domain not in get(name).domains:
-        raise unknown(f"domain of {name}", domain, get(name).domains)
     path = store_path(name, domain, split, size, root)
     if not path.exists():
+        if domain not in get(name).domains:
+            raise unknown(f"domain of {name}", domain, get(name).domains)
         raise InputError(
             f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} --from DIR`"
         )

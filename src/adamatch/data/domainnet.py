@@ -1,6 +1,6 @@
 """DomainNet as published: a zip per domain, and two lists `<domain>_{train,test}.txt` of `domain/class/file label`."""
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ def _split(found: Found, domain: str, archive: Path | None, listing: Path) -> Sp
     return from_names(place, names, check_labels(np.array(numbers), len(classes), str(listing)), classes, (listing,))
 
 
+@cache
 def class_names(found: Found) -> tuple[str, ...]:
     """Class names out of all the lists together: a single one may lack a class (painting_train and painting_test do)."""
     seen: dict[int, str] = {}

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import http.client
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -39,7 +40,10 @@ def fetch(
     if final.is_file() and wrong(final, file) is None:
         yield final.stat().st_size, final.stat().st_size
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made ({error.strerror}): choose another folder with --to") from None
     failures: list[str] = []
     for source in file.sources:
         for attempt in range(ATTEMPTS):
@@ -101,7 +105,7 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
         if error.code == 416:  # the part is longer than the file
             part.unlink(missing_ok=True)
         raise SourceError(f"HTTP {error.code} {error.reason}", again=error.code not in GONE) from None
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         raise SourceError(str(getattr(error, "reason", error)) or type(error).__name__, again=True) from None
     if total is not None and done < total:
         raise SourceError(f"the connection ended after {done:,} of {total:,} bytes", again=True)

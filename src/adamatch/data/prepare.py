@@ -2,11 +2,13 @@
 
 import multiprocessing as mp
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
@@ -42,7 +44,9 @@ def store_split(
         yield (len(Store.open(path)),) * 2
         return
     split = find()
-    plan = repr([(str(file.resolve()), file.stat().st_size) for file in split.files])
+    if not split.count:
+        raise InputError(f"{split.files[0] if split.files else path} holds no images: fetch it again")
+    plan = repr([(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in split.files])
     head = dict(info) | {"from": [file.name for file in split.files]}
     labelled = split.labels is not None
     writer = Writer(path, count=split.count, size=size, classes=split.classes, labelled=labelled, info=head, plan=plan)
@@ -91,6 +95,8 @@ def fill(split: Split, writer: Writer, size: int, workers: int, bad: list[Unread
         for future in running:
             bad += future.result()
             yield 1
+    except BrokenProcessPool:
+        raise InputError("a worker was killed, perhaps for want of memory: run it again with fewer --workers") from None
     finally:
         if pool:
             pool.shutdown(cancel_futures=True)
@@ -131,7 +137,10 @@ class Canvas:
             except InputError as error:
                 unreadable.append((index, str(error)))
                 continue
-            os.pwrite(self.file, image.data, self.offset + index * image.nbytes)
+            try:
+                os.pwrite(self.file, image.data, self.offset + index * image.nbytes)
+            except OSError as error:
+                raise InputError(f"{self.partial} cannot be written ({error.strerror}): make room and run it again") from None
             self.done[index] = 1
         return unreadable
 
@@ -164,6 +173,7 @@ def _pool(workers: int, canvas: Canvas) -> ProcessPoolExecutor:
 def _start(canvas: Canvas) -> None:
     global _canvas
     _canvas = Canvas(canvas.partial, canvas.offset, canvas.size)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

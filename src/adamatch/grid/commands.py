@@ -18,7 +18,7 @@ from adamatch.train.run import Run, recipe
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     help="Many runs: the paper's experiments, this project's tables, or a grid of your own.",
     epilog="""From nothing to a table, with no data and no GPU:
 
@@ -37,7 +37,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
 Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
-Out = Annotated[Path | None, typer.Option(help="Where the run folders are [default: runs/GRID]")]
+Out = Annotated[Path | None, typer.Option(help="Where the run folders are (default: runs/GRID)")]
 Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JSON each: what is there counts as done")]
 
 
@@ -66,7 +66,7 @@ def plan(
             done = "  done" if folders.done(run) else ""
             typer.echo(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
     table = Table("benchmark", "task", box=SIMPLE_HEAD)
-    for column in ("runs", "steps", "hours of one GPU"):
+    for column in ("runs", "steps", "hours"):
         table.add_column(column, justify="right")
     for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run in runs):
         mine = [estimates[run.id] for run in runs if (run.benchmark, run.task) == (benchmark, task)]
@@ -75,7 +75,9 @@ def plan(
     table.add_row("all", "", *_sums(list(estimates.values())))
     console.print(table)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
-    console.print(f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {_time(sum(left))} on one GPU")
+    console.print(
+        f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {_time(sum(left))}, one after the other"
+    )
     if left:
         console.print(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
     for basis, count in Counter(each.basis for each in estimates.values()).most_common():
@@ -92,7 +94,7 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="Start no run after so many, nor one that would not fit")] = None,
     processes: Annotated[int, typer.Option(min=1, help="Workers; 1 does one run after the other in this process")] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
-    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie [default: $ADAMATCH_DATA, else ./data]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
 ) -> None:
     """Do the runs that are not done. Kill it at any moment; the same line goes on where it stopped.

@@ -49,7 +49,8 @@ def run_of(result: dict[str, Any]) -> Run:
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
     """Finished runs with their cells. The recipe that most runs of a benchmark share is its usual one."""
-    runs = [(run_of(result), result) for result in results if result.get("accuracy") is not None]
+    each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
+    runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[str, Recipe] = {}
     for benchmark in dict.fromkeys(run.benchmark for run, _ in runs):
         recipes = Counter(run.recipe for run, _ in runs if run.benchmark == benchmark)
