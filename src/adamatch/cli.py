@@ -18,7 +18,7 @@ from adamatch.grid.commands import app as grid_app
 from adamatch.train import speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import Interruption
-from adamatch.train.run import Run, recipe
+from adamatch.train.run import PRETRAINED, Run, recipe
 
 app = typer.Typer(
     help="Train an image classifier for images with few or no labels, from images that have them (AdaMatch, ICLR 2022).",
@@ -212,7 +212,7 @@ def train(
 
     An ablation: --option interpolate=false, --option align=none, --option threshold=fixed
     """
-    overrides = {
+    overrides: dict[str, Any] = {
         "images": images,
         "batch": batch,
         "uratio": uratio,
@@ -223,6 +223,8 @@ def train(
         "strong": strong,
         "mirror": mirror,
     }
+    if weights:  # the paper's protocol, unless told otherwise
+        overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}
     run = Run(
         benchmark=benchmark,
         task=task,

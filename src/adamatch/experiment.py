@@ -22,6 +22,7 @@ from adamatch.evaluate import Evaluation, predict
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.nets.norm import has_batch_norm
+from adamatch.nets.weights import load_weights
 from adamatch.train import loop, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
@@ -113,10 +114,11 @@ def _stage(
     network = "" if net is not None else run.recipe.network
     classes = len(problem.classes)
     built = net if net is not None else nets.build(network, classes)
+    loaded = str(load_weights(built, run.weights)) if run.weights else None
     method = methods.build(run.method, classes=classes, net=built, tau=run.recipe.tau, options=run.options)
     began = time.monotonic()
     with Progress(run.recipe, quiet=quiet) as progress:
-        for note in problem.notes:
+        for note in (*problem.notes, *([loaded] if loaded else [])):
             progress.say(note)
         if not has_batch_norm(built):
             progress.say(
@@ -134,7 +136,7 @@ def _stage(
             place=place,
             seconds_per_checkpoint=seconds_per_checkpoint,
         )
-    facts = result(run, problem, history, machine, time.monotonic() - began)
+    facts = result(run, problem, history, machine, time.monotonic() - began) | {"weights": loaded}
     model = Model(
         average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
     )

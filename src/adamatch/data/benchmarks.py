@@ -1,10 +1,9 @@
 """The benchmarks by name: their domains, and the stores and problems made of them."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adamatch.data import rendered
+from adamatch.data import catalog, rendered
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
 from adamatch.errors import InputError, unknown
@@ -19,12 +18,15 @@ class Benchmark:
     set: str
     size: int
     domains: tuple[str, ...]
+    generated: tuple[str, ...] = ()  # domains that `adamatch data generate` makes: not part of the published benchmark
 
 
 _DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 BENCHMARKS = {
     "handwriting": Benchmark("handwriting", 16, ("rendered", "handwritten")),
-    "digitfive": Benchmark("digitfive", 32, ("mnist", "mnistm", "svhn", "syn", "usps")),
+    "digitfive": Benchmark(
+        "digitfive", 32, ("mnist", "mnistm", "svhn", "syn", "usps"), ("mnistm_generated", "synthetic_drawn")
+    ),
     "domainnet32": Benchmark("domainnet", 32, _DOMAINNET),
     "domainnet64": Benchmark("domainnet", 64, _DOMAINNET),
     "domainnet128": Benchmark("domainnet", 128, _DOMAINNET),
@@ -45,15 +47,10 @@ def get(name: str) -> Benchmark:
     return BENCHMARKS[name]
 
 
-def default_root() -> Path:
-    """Where prepared sets lie: $ADAMATCH_DATA, else ./data."""
-    return Path(os.environ.get("ADAMATCH_DATA", "data"))
-
-
 def load(name: str, domain: str, split: str, root: Path | None = None) -> Store:
     """One domain's `split` ("train" or "test")."""
     benchmark = get(name)
-    if domain not in benchmark.domains:
+    if domain not in (*benchmark.domains, *benchmark.generated):
         raise unknown(f"domain of {name}", domain, benchmark.domains)
     if domain == "rendered":
         return (
@@ -61,13 +58,7 @@ def load(name: str, domain: str, split: str, root: Path | None = None) -> Store:
         )
     if domain == "handwritten":
         return rendered.handwritten("train" if split == "train" else "test", benchmark.size)
-    path = (root or default_root()) / benchmark.set / domain / f"{split}-{benchmark.size}"
-    if not path.exists():
-        raise InputError(
-            f"{path} does not exist: make it with `adamatch data prepare {benchmark.set} --from DIR` "
-            "(or set --data / $ADAMATCH_DATA to where prepared sets lie)"
-        )
-    return Store.open(path)
+    return catalog.open_store(benchmark.set, domain, split, benchmark.size, root)
 
 
 def problem(

@@ -61,7 +61,8 @@ def open_store(name: str, domain: str, split: str, size: int, root: Path | None 
         if domain not in get(name).domains:
             raise unknown(f"domain of {name}", domain, get(name).domains)
         raise InputError(
-            f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} --from DIR`"
+            f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} --from DIR` "
+            "(or name the folder of prepared sets with --data or $ADAMATCH_DATA)"
         )
     return Store.open(path)
 

@@ -56,8 +56,8 @@ def square(image: Image.Image, size: int) -> Pixels:
     whole = (max(width // size * size, least[0]), max(height // size * size, least[1]))
     if whole != image.size:
         image = image.resize(whole, Image.Resampling.BILINEAR)
-    if least != image.size:
-        image = image.resize(least, Image.Resampling.BOX)  # not Image.reduce: it rounds down, which darkens
+    if least != image.size:  # not resize(BOX), which rounds twice and so brightens by half a grey level at factor 2
+        image = image.reduce((whole[0] // least[0], whole[1] // least[1]))
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BICUBIC)
     return np.array(image)

@@ -58,7 +58,7 @@ def shape(run: Run) -> Shape:
 
 def steps(run: Run) -> int:
     """Steps of the whole run; a teacher's and each student's count."""
-    return run.recipe.steps * (1 + int(run.options.get("generations", 1)) if run.method == "noisystudent" else 1)
+    return run.recipe.last_step * (1 + int(run.options.get("generations", 1)) if run.method == "noisystudent" else 1)
 
 
 def work(step: Shape) -> float:
@@ -96,7 +96,7 @@ def _of_file(path: Path) -> list[Measured]:
     if "run" not in facts or not facts.get("seconds"):
         return []
     run = Run.from_json(json.dumps(facts["run"]))
-    return [Measured(shape(run), facts["seconds"] / run.recipe.steps, str(facts.get("machine")))]
+    return [Measured(shape(run), facts["seconds"] / run.recipe.last_step, str(facts.get("machine")))]
 
 
 def _of_row(row: dict[str, Any], machine: str) -> Measured:

@@ -117,10 +117,8 @@ def _need_room(out: Path) -> None:
 
 
 def _clean_up() -> None:
-    """Give back what the last run held, so that the next one is as in a process of its own."""
+    """Give back the memory that the last run held; what was compiled stays, for the next run of the same shapes."""
     gc.collect()
-    if "torch._dynamo" in sys.modules:
-        torch.compiler.reset()  # compiled code of the last network; the compiler's cache on disk keeps the next start short
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()
         try:

@@ -25,7 +25,7 @@ from adamatch.train.optim import learning_rate
 from adamatch.train.progress import Progress
 from adamatch.train.run import Run
 from adamatch.train.signals import warnings_of
-from adamatch.train.speed import Captured, Inputs, Machine
+from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import Step
 
 MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
@@ -82,7 +82,7 @@ def train(
         for feed in feeds:
             feed.seek(facts["step"])
         history, start = History(facts["evaluations"], facts["seconds"]), facts["step"]
-        progress.say(f"going on from step {start} of {recipe.steps}")
+        progress.say(f"going on from step {start} of {recipe.last_step}")
     folder.rewind(start)
 
     def save(done: int) -> None:
@@ -99,9 +99,12 @@ def train(
 
     with _stop_signals() as stopped:
         began = saved = time.monotonic()
-        for done in range(start, recipe.steps):
+        for done in range(start, recipe.last_step):
+            if machine.graph and done == start + WARM_STEPS + 1:
+                torch.cuda.synchronize(device)
+                began = time.monotonic()  # what went before compiled and captured the step
             captured(inputs_of(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
-            last = done + 1 == recipe.steps
+            last = done + 1 == recipe.last_step
             if (done + 1) % recipe.evaluate_every == 0 or last:
                 row = _measure(step, done + 1, start, history, folder)
                 history.seconds += time.monotonic() - began
@@ -123,7 +126,7 @@ def train(
             if stopped and not last:
                 history.seconds += time.monotonic() - began
                 save(done + 1)
-                raise Interruption(f"stopped at step {done + 1} of {recipe.steps}, all of it saved in {folder.path}")
+                raise Interruption(f"stopped at step {done + 1} of {recipe.last_step}, all of it saved in {folder.path}")
     return step.average.net, history
 
 

@@ -31,7 +31,7 @@ class Progress:
             disable=quiet,
             transient=True,
         )
-        self.task = self.bar.add_task("", total=recipe.steps, speed="", shown="")
+        self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
         self.began = self.last = time.monotonic()
         self.from_step = 0
@@ -46,7 +46,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         if not self.quiet:
-            self.console.print(f"[dim]{line}[/dim]", highlight=False)
+            self.console.print(line, style="dim", markup=False, highlight=False)
 
     def due(self, done: int) -> bool:
         """Whether a second has passed: metrics are read from the device no more often."""
@@ -55,7 +55,7 @@ class Progress:
         if done == ESTIMATE_AFTER:
             each = (time.monotonic() - self.began) / (ESTIMATE_AFTER - 1)
             self.say(
-                f"{self.recipe.steps} steps of {self.recipe.batch} labelled images, about {_time(each * self.recipe.steps)}"
+                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(each * self.recipe.last_step)}"
             )
         return not self.quiet and time.monotonic() - self.last > 1
 

@@ -22,7 +22,7 @@ class Recipe:
 
     network: str
     size: int
-    images: int  # labelled images seen in the whole run
+    images: int  # labelled images over which schedules run
     weight_decay: float
     batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
     uratio: int = 3  # unlabelled images for each of them
@@ -33,15 +33,22 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
+    stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
     @property
     def steps(self) -> int:
+        """Of the schedules."""
         return max(1, self.images // self.batch)
+
+    @property
+    def last_step(self) -> int:
+        """Where the run ends."""
+        return min(self.steps, max(1, self.stop // self.batch)) if self.stop else self.steps
 
     @property
     def evaluate_every(self) -> int:
         """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run."""
-        return max(1, min(CHECKPOINT // self.batch, self.steps // EVALUATIONS))
+        return max(1, min(CHECKPOINT // self.batch, self.last_step // EVALUATIONS))
 
 
 _DIGITS = Recipe(network="wrn-28-2", size=32, images=32 * MILLION, weight_decay=0.0005)
@@ -72,6 +79,7 @@ FAST: dict[str, Mapping[str, Any]] = {
     "pacs64": {"images": MILLION // 2},
 }
 BUDGETS = ("paper", "fast")
+PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION}  # the paper's protocol with starting weights
 
 
 def recipe(benchmark: str, budget: str = "paper", **overrides: Any) -> Recipe:
@@ -105,13 +113,13 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.recipe is None:
-            object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget))
+            object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, **(PRETRAINED if self.weights else {})))
         if self.recipe.batch < 1 or self.recipe.images < 1:
             raise InputError("batch and images must be at least 1")
         if self.benchmark in BENCHMARKS:
             domains = BENCHMARKS[self.benchmark].domains
             for role, name in (("source", self.source), ("target", self.target)):
-                if name and name not in (*domains, "all"):
+                if name and name not in (*domains, *BENCHMARKS[self.benchmark].generated, "all"):
                     raise unknown(f"{role} domain of {self.benchmark}", name, domains)
 
     def to_json(self) -> str:
