@@ -4,11 +4,11 @@ Checksums and sizes are the published ones (the sets' own pages, torchvision, Te
 that none is published. Files without a source can only be had by hand, from the page that is named.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adamatch.data.benchmarks import default_root
 from adamatch.data.store import Store
 from adamatch.errors import InputError, unknown
 
@@ -52,6 +52,11 @@ def get(name: str) -> DataSet:
 
 def store_path(name: str, domain: str, split: str, size: int, root: Path | None = None) -> Path:
     return (root or default_root()) / name / domain / f"{split}-{size}"
+
+
+def default_root() -> Path:
+    """Where prepared sets lie: $ADAMATCH_DATA, else ./data."""
+    return Path(os.environ.get("ADAMATCH_DATA", "data"))
 
 
 def open_store(name: str, domain: str, split: str, size: int, root: Path | None = None) -> Store:

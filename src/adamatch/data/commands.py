@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from adamatch.data import catalog, digits
-from adamatch.data.benchmarks import default_root
+from adamatch.data.catalog import default_root
 from adamatch.data.download import fetch
 from adamatch.data.prepare import store_split
 from adamatch.data.readers import Job, plan

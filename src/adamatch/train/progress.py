@@ -53,10 +53,8 @@ class Progress:
         if done == 1:
             self.began = time.monotonic()  # the first step compiles and allocates: not part of the speed
         if done == ESTIMATE_AFTER:
-            each = (time.monotonic() - self.began) / (ESTIMATE_AFTER - 1)
-            self.say(
-                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(each * self.recipe.last_step)}"
-            )
+            whole = self.recipe.last_step * (time.monotonic() - self.began) / (ESTIMATE_AFTER - 1)
+            self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
         return not self.quiet and time.monotonic() - self.last > 1
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
