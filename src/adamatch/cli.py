@@ -6,17 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import adamatch
 from adamatch import experiment, model
 from adamatch.data.commands import app as data_app
-from adamatch.demo import demo as run_demo
 from adamatch.errors import InputError
 from adamatch.grid.commands import app as grid_app
+from adamatch.report import show
 from adamatch.train import speed
-from adamatch.train.folder import RunFolder
 from adamatch.train.loop import Interruption
 from adamatch.train.run import PRETRAINED, Run, recipe
 
@@ -26,6 +23,11 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""[bold]Start with[/bold]: adamatch demo
+
+[bold]Your own images[/bold]: adamatch fit --source photos --target art --out runs/art
+
+[bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv""",
 )
 app.add_typer(data_app, name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(grid_app, name="grid", help="Many runs: the paper's experiments and tables.")
@@ -33,6 +35,7 @@ app.add_typer(grid_app, name="grid", help="Many runs: the paper's experiments an
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")]
 Precision = Annotated[str, typer.Option(help="auto, bf16 or fp32")]
 NoCompile = Annotated[bool, typer.Option("--no-compile", help="Do not compile the step (slower, starts at once)")]
+Seed = Annotated[int, typer.Option(help="Of all that is random: the same seed, the same run")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read, and list them")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in the folder")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and warnings only")]
@@ -41,7 +44,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and wa
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where runs, summary.json and pictures go")] = Path("runs/demo"),
-    seed: int = 0,
+    seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,6 +54,8 @@ def demo(
 
     [bold]Example[/bold]: adamatch demo
     """
+    from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
+
     run_demo(out, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
@@ -69,7 +74,7 @@ def fit(
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
-    seed: int = 0,
+    seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
     no_compile: NoCompile = False,
@@ -79,21 +84,21 @@ def fit(
 ) -> None:
     """Train on your own images.
 
-    [bold]Labelled photos, unlabelled sketches[/bold] (unsupervised domain adaptation):
+    [bold]Labelled photos, unlabelled paintings[/bold] (unsupervised domain adaptation):
 
-        adamatch fit --source photos --target sketches --out runs/sketches
+      adamatch fit --source photos --target art --out runs/art
 
-    [bold]... and a few labelled sketches[/bold] (semi-supervised domain adaptation):
+    [bold]... and a few labelled paintings[/bold] (semi-supervised domain adaptation):
 
-        adamatch fit --source photos --target sketches --target-labels few --out runs/sketches
+      adamatch fit --source photos --target art --target-labels few --out runs/few
 
     [bold]One folder with few labels[/bold] (semi-supervised learning):
 
-        adamatch fit --source photos --target photos --labels-per-class 10 --out runs/photos
+      adamatch fit --source art --target art --labels-per-class 10 --out runs/ssl
 
-    Then: adamatch predict runs/sketches new/*.jpg --csv out.csv
+    [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv
     """
-    adamatch.fit(
+    trained = adamatch.fit(
         source=source,
         target=target,
         out=out,
@@ -113,7 +118,7 @@ def fit(
         overwrite=overwrite,
         quiet=quiet,
     )
-    _print_result(RunFolder(out).result() or {}, out)
+    show.estimate(trained, out)
 
 
 @app.command()
@@ -126,22 +131,23 @@ def predict(
 ) -> None:
     """Classes and probabilities of new images.
 
-    [bold]Examples[/bold]: adamatch predict runs/sketches new/cat.png
-              adamatch predict runs/sketches new/ --csv out.csv
+    [bold]Examples[/bold]:
+
+      adamatch predict runs/art new/cat.png new/dog.png
+
+      adamatch predict runs/art new/ --csv out.csv
     """
-    loaded = model.load(run, device=device)
-    rows = [["path", "class", "probability", *loaded.classes]]
-    for path in paths:
-        rows += model.csv_rows(loaded.predict(path, skip_bad=skip_bad))[1:]
+    if csv_file is not None and not csv_file.parent.is_dir():
+        raise InputError(f"{csv_file.parent} does not exist: make it, or choose another place for the CSV file")
+    found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
+    for line in model.left_out(found.skipped):
+        typer.echo(f"warning: {line}", err=True)
     if csv_file is None:
-        table = Table("image", "class", "probability")
-        for row in rows[1:]:
-            table.add_row(*row[:3])
-        Console().print(table)
+        show.predictions(found)
     else:
         with csv_file.open("w", newline="") as file:
-            csv.writer(file).writerows(rows)
-        typer.echo(f"{len(rows) - 1} predictions in {csv_file}")
+            csv.writer(file).writerows(model.csv_rows(found))
+        typer.echo(f"{len(found)} predictions in {csv_file}")
 
 
 @app.command()
@@ -153,17 +159,12 @@ def evaluate(
 ) -> None:
     """Accuracy on labelled images, in all and per class.
 
-    [bold]Example[/bold]: adamatch evaluate runs/sketches labelled-sketches/
+    [bold]Example[/bold]: adamatch evaluate runs/art labelled-art/
     """
     score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
-    table = Table("class", "images", "accuracy", "most taken for")
-    for number, (name, count, accuracy) in enumerate(score.per_class()):
-        wrong = score.confusion[number].copy()
-        wrong[number] = 0
-        other = score.classes[int(wrong.argmax())] if wrong.any() else ""
-        table.add_row(name, str(count), f"{accuracy:.1f} %" if count else "-", other)
-    Console().print(table)
-    typer.echo(f"accuracy {score.accuracy:.2f} % on {int(score.confusion.sum())} images")
+    for line in model.left_out(score.skipped):
+        typer.echo(f"warning: {line}", err=True)
+    show.score(score)
 
 
 @app.command()
@@ -180,17 +181,17 @@ def train(
     option: Annotated[
         list[str] | None, typer.Option(help="An argument of the method, e.g. align=none, interpolate=false")
     ] = None,
-    images: Annotated[int | None, typer.Option(help="Labelled images to train for")] = None,
-    batch: int | None = None,
-    uratio: int | None = None,
-    tau: float | None = None,
-    lr: float | None = None,
-    weight_decay: float | None = None,
-    network: str | None = None,
+    images: Annotated[int | None, typer.Option(help="Labelled images to train for, instead of the benchmark's")] = None,
+    batch: Annotated[int | None, typer.Option(help="Labelled images in a step")] = None,
+    uratio: Annotated[int | None, typer.Option(help="Unlabelled images for each labelled one")] = None,
+    tau: Annotated[float | None, typer.Option(help="Confidence threshold")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at the start")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="L2 on weights")] = None,
+    network: Annotated[str | None, typer.Option(help="wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, ...")] = None,
     strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
-    mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror")] = None,
+    mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
     weights: Annotated[str, typer.Option(help="Starting weights: a safetensors or PyTorch file, or timm:NAME")] = "",
-    seed: int = 0,
+    seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
     data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
     place: Annotated[str, typer.Option(help="Where images wait: auto, device, host or disk")] = "auto",
@@ -204,13 +205,13 @@ def train(
 
     [bold]Examples[/bold]:
 
-        adamatch train --source rendered --target handwritten
+      adamatch train --source rendered --target handwritten
 
-        adamatch train --benchmark digitfive --task uda --source mnist --target svhn --budget fast
+      adamatch train --benchmark digitfive --source mnist --target svhn
 
-        adamatch train --benchmark digitfive --task ssda --labels 5 --source mnist --target svhn --method fixmatch+
+      adamatch train --benchmark cifar10 --task ssl --target cifar10 --labels 4
 
-    An ablation: --option interpolate=false, --option align=none, --option threshold=fixed
+    [bold]Ablations[/bold]: --option interpolate=false, --option align=none, --option threshold=fixed
     """
     overrides: dict[str, Any] = {
         "images": images,
@@ -241,15 +242,18 @@ def train(
     machine = speed.choose(device, precision, False if no_compile else None)
     folder = out or experiment.RUNS / run.name
     result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]
-    _print_result(result, folder)
+    show.result(result, folder)
 
 
 def main() -> None:
-    """The entry point: an InputError is one line, exit code 2; an interrupted run says how to go on."""
+    """The entry point: what went wrong is one line, exit code 2; an interrupted run says how to go on."""
     try:
         app()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # a full disk, a folder that may not be written, ...
+        print(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except Interruption as stop:
         print(f"{stop}; give the same command again to go on", file=sys.stderr)
@@ -278,10 +282,3 @@ def _options(texts: list[str]) -> dict[str, Any]:
         except ValueError:
             options[name] = value
     return options
-
-
-def _print_result(result: dict[str, Any], folder: Path) -> None:
-    for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
-        if result.get(key) is not None:
-            typer.echo(f"{name} accuracy {result[key]:.2f} % (median of the last {result['median_of']} evaluations)")
-    typer.echo(f"{result.get('seconds', 0):.0f} s of training; the model is in {folder}")

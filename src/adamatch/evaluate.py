@@ -1,7 +1,7 @@
 """Accuracy on labelled test sets. Nothing else opens them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ class Score:
     accuracy: float
     confusion: NDArray[np.int64]
     classes: tuple[str, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)  # images that could not be read, and why
 
     def per_class(self) -> list[tuple[str, int, float]]:
         """Name, number of images and accuracy in percent of each class (nan where there is no image)."""

@@ -4,13 +4,15 @@ import copy
 import datetime
 import platform
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 import adamatch
@@ -18,12 +20,13 @@ from adamatch import methods, nets
 from adamatch.data import benchmarks
 from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
+from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.nets.norm import has_batch_norm
 from adamatch.nets.weights import load_weights
-from adamatch.train import loop, speed
+from adamatch.train import checkpoint, loop, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import Progress
@@ -81,7 +84,7 @@ def solve(
     seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
 ) -> Model:
     """Train on a problem, generation after generation where the method has them, and save the model."""
-    with folder.claim(run, overwrite=overwrite):
+    with folder.claim(run, overwrite=overwrite), _room(folder):
         if folder.result() is not None:
             return Model.load(folder.path, net=net, device=str(machine.device))
         generations = int(run.options.get("generations", 1)) if run.method == "noisystudent" else 0
@@ -89,13 +92,24 @@ def solve(
         taught = problem
         for number, stage in enumerate(stages):
             own = copy.deepcopy(net)  # every generation starts from the weights that were given
-            if stage.result() is not None:
-                model = Model.load(stage.path, net=own, device=str(machine.device))
-            else:
+            if stage.result() is None:
                 model = _stage(run, taught, stage, number, machine, own, quiet, place, seconds_per_checkpoint)
             if stage is not folder:
-                taught = add_labelled(problem, _teach(run, model, problem))
+                # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
+                teacher = Model.load(stage.path, net=copy.deepcopy(net), device=str(machine.device))
+                taught = add_labelled(problem, _teach(run, teacher.net, problem, machine))
     return model
+
+
+@contextmanager
+def _room(folder: RunFolder) -> Iterator[None]:
+    """A disk that fills up is the user's to see to; nothing is lost."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if not checkpoint.disk_is_full(error):
+            raise
+        raise InputError(f"{folder.path}: the disk is full: make room and start the same run again, it goes on") from None
 
 
 def _stage(
@@ -126,7 +140,7 @@ def _stage(
             )
         average, history = loop.train(
             run,
-            problem,
+            replace(problem, tests={}),  # test sets are for `evaluate` alone
             folder,
             built,
             method,
@@ -145,13 +159,13 @@ def _stage(
     return model
 
 
-def _teach(run: Run, model: Model, problem: Problem) -> Labelled:
+def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> Labelled:
     """What a teacher is sure of among the unlabelled images, with its soft predictions as labels (NoisyStudent)."""
-    method = methods.build(run.method, classes=len(problem.classes), net=model.net, tau=run.recipe.tau, options=run.options)
+    method = methods.build(run.method, classes=len(problem.classes), net=teacher, tau=run.recipe.tau, options=run.options)
     assert isinstance(method, NoisyStudent)
     parts, labels = [], []
     for images in problem.unlabelled.parts:
-        probabilities = predict(model.net, images, model.machine)
+        probabilities = predict(teacher, images, machine)
         keep = method.keep(torch.from_numpy(probabilities)).numpy()
         parts.append(images[keep])
         labels.append(probabilities[keep])

@@ -1,27 +1,32 @@
 """Own images: one call from folders to a model."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 from torch import nn
 
-from adamatch.data.folders import median_side, read
+from adamatch.data.folders import median_side
+from adamatch.data.own import OwnData, name_of
 from adamatch.data.store import Store
-from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
-from adamatch.errors import InputError
+from adamatch.data.tasks import Problem
+from adamatch.errors import InputError, unknown
 from adamatch.experiment import solve
-from adamatch.model import Model
+from adamatch.methods import METHODS
+from adamatch.model import Model, left_out
+from adamatch.nets import NETWORKS
+from adamatch.report.estimate import estimate
 from adamatch.train import speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import Machine
 
-HELD_OUT = 0.1  # of the source images, to estimate accuracy on the source
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
+SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 
 
 def fit(
@@ -52,32 +57,53 @@ def fit(
     target          images to adapt to; no labels are needed, and none are looked at
     target_labels   a few labelled target images, if there are any (semi-supervised domain adaptation)
     test            labelled target images to evaluate on while training; they choose nothing
-    labels_per_class  use only so many labels of each source class; where source and target are the same folder
+    labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
+    network         a name, or a module of your own whose output is one logit per class (it is copied, not changed)
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
 
-    What is left at "auto" is chosen for the machine and the images, and said.
+    What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
+    held out; `model.history["estimate"]` is what can be known of the result.
     """
     machine = speed.choose(device, precision, compile)
-    same = isinstance(source, (str, Path)) and isinstance(target, (str, Path)) and Path(source) == Path(target)
+    _check(method, network, seed, labels_per_class)
+    same = _same(source, target)
     chosen = _choose(source, machine, network, size, images, batch)
     own = network if isinstance(network, nn.Module) else None
-    problem = _problem(source, None if same else target, target_labels, test, chosen.size, labels_per_class, seed, skip_bad)
+    data = OwnData(chosen.size, skip_bad, quiet)
+    problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+    if own is not None:
+        _check_output(own, len(problem.classes), chosen.size)
     run = Run(
         benchmark="folders",
         task="ssl" if same else "ssda" if target_labels is not None else "uda",
-        source=_name(source),
-        target=_name(target),
+        source=f"{name_of(source)} ({data.digest('source')})",
+        target=f"{name_of(target)} ({data.digest('target', 'target_labels', 'test')})",
         labels=labels_per_class or 0,
         method=method,
         options=dict(options or {}),
         seed=seed,
-        recipe=replace(chosen.recipe, network=type(own).__name__) if own is not None else chosen.recipe,
+        recipe=chosen.recipe,
     )
-    with Progress(run.recipe, quiet=quiet) as progress:
-        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
-            progress.say(line)
-    return solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
+    progress = Progress(run.recipe, quiet=quiet)
+    for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
+        progress.say(line)
+    for line in left_out(data.skipped):
+        progress.warn(line)
+    model = solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
+    return replace(model, history=model.history | {"estimate": estimate(RunFolder(out), problem)})
+
+
+def _check(method: str, network: str | nn.Module, seed: int, labels_per_class: int | None) -> None:
+    """What can be refused before images are read and a folder is made."""
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if isinstance(network, str) and network != "auto" and network not in NETWORKS:
+        raise unknown("network", network, ("auto", *NETWORKS))
+    if seed < 0:
+        raise InputError(f"a seed is a number from 0 on, not {seed}")
+    if labels_per_class is not None and labels_per_class < 1:
+        raise InputError(f"labels per class must be at least 1, not {labels_per_class}")
 
 
 @dataclass(frozen=True)
@@ -94,82 +120,76 @@ def _choose(
     on_gpu = machine.device.type == "cuda"
     reasons = []
     if size == "auto":
-        side = median_side(source) if isinstance(source, (str, Path)) else 0
-        size = 64 if side > 48 else 32
-        reasons.append(f"image size: {size}, because the median side is {side or 'unknown'}")
+        side = _side(source)
+        size = 64 if on_gpu and side > 48 else 32
+        of_images = f"the images' median side is {side}" if side else "the images' own size is not known before they are read"
+        reasons.append(f"image size: {size}, because {of_images}" + ("" if on_gpu else " and there is no GPU"))
     if network == "auto":
         network = ("wrn-28-2" if int(size) <= 32 else "wrn-34-2") if on_gpu else "wrn-small"
         reasons.append(f"network: {network}, " + ("the paper's for this size" if on_gpu else "because there is no GPU"))
     if images == "auto":
         images = 1_000_000 if on_gpu else 32_000
-        reasons.append(
-            f"budget: {images:,} labelled images, " + ("about the paper's accuracy" if on_gpu else "some minutes on a CPU")
+        cost = (
+            "minutes on a GPU; the paper's runs are of 8 million and more"
+            if on_gpu
+            else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
+        reasons.append(f"budget: {images:,} labelled images, {cost}")
     count = 64 if batch == "auto" else int(batch)
-    short = int(images) // count < 10_000  # steps: averages over the last 1,000 of them would remember the beginning
+    for name, value, least in (("size", int(size), SMALLEST), ("images", int(images), 1), ("batch", count, 1)):
+        if value < least:
+            raise InputError(f"{name} must be at least {least}, not {value}")
     recipe = Recipe(
-        network=network if isinstance(network, str) else "",
+        network=network if isinstance(network, str) else type(network).__name__,
         size=int(size),
         images=int(images),
         batch=count,
-        weight_decay=WEIGHT_DECAY.get(int(size), 0.002),
+        weight_decay=WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005),
         strong="cta" if on_gpu else "cutout",
-        average=0.99 if short else 0.999,
     )
-    return _Choice(recipe, int(size), tuple(reasons))
-
-
-def _problem(
-    source: Any, target: Any, target_labels: Any, test: Any, size: int, labels_per_class: int | None, seed: int, skip_bad: bool
-) -> Problem:
-    """Labelled pools from the source and what target labels there are; `target` None means the source's own images."""
-    whole = read(source, size=size, labelled=True, skip_bad=skip_bad)
-    kept, held_out = _hold_out(whole, seed)
-    chosen: tuple[int, ...] = ()
-    if labels_per_class is not None:
-        assert kept.labels is not None
-        rows, _ = choose(kept.labels, kept.classes, labels_per_class, seed)
-        chosen = tuple(int(row) for row in rows)
-        pools = [labelled(_rows(kept, rows))]
-    else:
-        pools = [labelled(kept)]
-    if target_labels is not None:
-        pools.append(labelled(read(target_labels, size=size, classes=whole.classes, labelled=True, skip_bad=skip_bad)))
-    images = kept.images if target is None else read(target, size=size, labelled=False, skip_bad=skip_bad).images
-    tests = {"source": held_out} if len(held_out) else {}
-    if test is not None:
-        tests["target"] = read(test, size=size, classes=whole.classes, labelled=True, skip_bad=skip_bad)
-    return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen)
-
-
-def _hold_out(store: Store, seed: int) -> tuple[Store, Store]:
-    """A tenth of every class apart, where a class has ten images or more."""
-    assert store.labels is not None
-    rng = np.random.default_rng([seed, 17])
-    apart = np.zeros(len(store), dtype=bool)
-    for number in range(len(store.classes)):
-        rows = rng.permutation(np.flatnonzero(store.labels == number))
-        apart[rows[: int(len(rows) * HELD_OUT)]] = True
-    return _rows(store, np.flatnonzero(~apart)), _rows(store, np.flatnonzero(apart))
-
-
-def _rows(store: Store, rows: Any) -> Store:
-    assert store.labels is not None
-    return Store(store.images[rows], store.labels[rows], store.classes)
+    # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
+    return _Choice(replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), int(size), tuple(reasons))
 
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     count = sum(map(len, problem.labelled))
     lines = [f"{len(problem.classes)} classes, {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
-    for pool, batch in [(pool, recipe.batch) for pool in problem.labelled] + [
-        (problem.unlabelled, recipe.batch * recipe.uratio)
-    ]:
-        if len(pool) == 0:
-            raise InputError("there is no image to train on: a pool is empty")
-        if len(pool) < batch:
-            lines.append(f"{len(pool)} images are fewer than a batch of {batch}: some will come more than once in a batch")
+    if "source" in problem.tests:
+        lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
+    pools = [("labelled", len(pool), recipe.batch) for pool in problem.labelled]
+    for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
+        if length < batch:
+            lines.append(f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch")
     return lines
 
 
-def _name(images: Any) -> str:
-    return str(images) if isinstance(images, (str, Path)) else type(images).__name__
+def _check_output(net: nn.Module, classes: int, size: int) -> None:
+    """A network of one's own must give one logit per class, for images of this size."""
+    trial = copy.deepcopy(net).cpu().eval()
+    try:
+        with torch.no_grad():
+            shape = tuple(trial(torch.zeros(2, 3, size, size)).shape)
+    except Exception as error:  # whatever somebody else's module may raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{type(net).__name__} cannot take images [2, 3, {size}, {size}] ({first})") from None
+    if shape != (2, classes):
+        raise InputError(
+            f"{type(net).__name__} gives {list(shape)} for two images: with {classes} classes it needs {classes} outputs each"
+        )
+
+
+def _side(source: Any) -> int:
+    """The median short side of the images, 0 where only reading them all would tell."""
+    if isinstance(source, Store):
+        return source.size
+    if isinstance(source, (str, Path)):
+        return Store.open(source).size if (Path(source) / "store.json").is_file() else median_side(source)
+    first = source[0] if isinstance(source, tuple) else source
+    shape = getattr(first, "shape", ())
+    return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order
+
+
+def _same(source: Any, target: Any) -> bool:
+    if isinstance(source, (str, Path)) and isinstance(target, (str, Path)):
+        return Path(source).resolve() == Path(target).resolve()
+    return source is target

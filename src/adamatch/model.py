@@ -1,11 +1,13 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -13,7 +15,7 @@ from torch import nn
 
 from adamatch import nets
 from adamatch.data.folders import read
-from adamatch.data.store import Store
+from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.evaluate import Score, predict, score
 from adamatch.train import speed
@@ -21,6 +23,7 @@ from adamatch.train.checkpoint import write_atomically
 from adamatch.train.speed import Machine
 
 VERSION = 1
+LISTED = 20  # unreadable images that are named one by one
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Predictions:
     paths: tuple[str, ...]
     probabilities: NDArray[np.float32]
     classes: tuple[str, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)  # what could not be read, and why
 
     @property
     def labels(self) -> list[str]:
@@ -52,23 +56,45 @@ class Model:
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
         """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""
-        paths, store = self._read(images, skip_bad)
-        return Predictions(paths, predict(self.net, store.images, self.machine), self.classes)
+        paths, pixels, skipped = self._read(images, skip_bad)
+        return Predictions(paths, predict(self.net, pixels, self.machine), self.classes, skipped)
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
         store = read(images, size=self.size, classes=self.classes, labelled=True, skip_bad=skip_bad)
-        return score(predict(self.net, store.images, self.machine), store)
+        found = score(predict(self.net, store.images, self.machine), store)
+        return replace(found, skipped=store.info.get("skipped", {}))
 
-    def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Store]:
-        store = read(images, size=self.size, labelled=False, skip_bad=skip_bad)
-        return tuple(store.info.get("files", map(str, range(len(store))))), store
+    def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Pixels, dict[str, str]]:
+        """Names, pixels and what was skipped; of a list of paths all of them, one after the other."""
+        if not (isinstance(images, list | tuple) and images and all(isinstance(each, str | Path) for each in images)):
+            store = read(images, size=self.size, labelled=False, skip_bad=skip_bad)
+            names = store.info.get("files", map(str, range(len(store))))
+            return tuple(names), store.images, store.info.get("skipped", {})
+        skipped: dict[str, str] = {}
+        parts: list[tuple[tuple[str, ...], Pixels]] = []
+        for each in images:
+            try:
+                names, pixels, bad = self._read(each, skip_bad)
+            except InputError as error:
+                if not (skip_bad and Path(each).is_file()):
+                    raise
+                skipped[str(each)] = str(error)
+            else:
+                parts.append((names, pixels))
+                skipped |= bad
+        if not parts:
+            raise InputError(f"none of {len(images)} images can be read, for example: {next(iter(skipped.values()))}")
+        return tuple(name for names, _ in parts for name in names), np.concatenate([pixels for _, pixels in parts]), skipped
 
     def save(self, folder: str | Path) -> Path:
         """model.safetensors and model.json."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.net.state_dict().items()}
+        tensors = {  # copies: the format takes no two names for the same memory (tied weights)
+            name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+            for name, value in self.net.state_dict().items()
+        }
         part = folder / ".model.safetensors.part"
         save_file(tensors, part)
         part.replace(folder / "model.safetensors")
@@ -88,17 +114,20 @@ class Model:
         folder = Path(folder)
         try:
             facts = json.loads((folder / "model.json").read_text())
-        except FileNotFoundError:
-            raise InputError(
-                f"{folder} holds no model (no model.json): give the folder that `adamatch fit --out` made"
-            ) from None
+        except (FileNotFoundError, NotADirectoryError):
+            begun = (folder / "run.json").is_file()
+            remedy = "its run is not finished: start it again" if begun else "give the folder that `adamatch fit --out` made"
+            raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
         except ValueError:
             raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
-        if facts.get("version") != VERSION:
+        version = facts.get("version") if isinstance(facts, dict) else None
+        if version != VERSION:
             raise InputError(
-                f"{folder}/model.json was written by another version of adamatch (format {facts.get('version')}, "
-                f"this one reads {VERSION}): load it with that version, or train again"
+                f"{folder}/model.json was written by another version of adamatch (format {version}, this one reads {VERSION}): "
+                "load it with that version, or train again"
             )
+        if not {"classes", "size", "network", "history"} <= facts.keys():
+            raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
         if net is None:
             if not facts["network"]:
                 raise InputError(f"{folder} holds a network of your own: build it and give it as net=")
@@ -107,7 +136,7 @@ class Model:
         try:
             net.load_state_dict(load_file(folder / "model.safetensors"))
         except (OSError, SafetensorError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0]
+            first = str(error).strip().splitlines()[0].rstrip(":")
             raise InputError(f"{folder}/model.safetensors cannot be read ({first}): train again, or copy it anew") from None
         net = net.to(machine.device).eval()
         return cls(net, tuple(facts["classes"]), facts["size"], facts["network"], machine, facts["history"])
@@ -116,6 +145,12 @@ class Model:
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
     """Open what `fit` saved."""
     return Model.load(folder, net=net, device=device)
+
+
+def left_out(skipped: Mapping[str, str]) -> list[str]:
+    """A line for each image that could not be read; of very many, the first twenty and how many more."""
+    lines = [f"left out: {why}" for why in list(skipped.values())[:LISTED]]
+    return lines + [f"left out: {len(skipped) - LISTED} more"] * (len(skipped) > LISTED)
 
 
 def csv_rows(predictions: Predictions) -> list[list[str]]:

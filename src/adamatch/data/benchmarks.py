@@ -23,7 +23,7 @@ class Benchmark:
 
 _DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 BENCHMARKS = {
-    "handwriting": Benchmark("handwriting", 16, ("rendered", "handwritten")),
+    "handwriting": Benchmark("handwriting", 8, ("rendered", "handwritten")),
     "digitfive": Benchmark(
         "digitfive", 32, ("mnist", "mnistm", "svhn", "syn", "usps"), ("mnistm_generated", "synthetic_drawn")
     ),
@@ -67,8 +67,14 @@ def problem(
     """The problem of one cell of a table. `source` may be "all": every domain but the target."""
     domains = get(name).domains
     sources: tuple[str, ...]
+    if not target or not (source or task == "ssl"):
+        raise InputError(
+            f"task {task} needs a target{'' if task == 'ssl' else ' and a source'}: {name} has {', '.join(domains)}"
+        )
     if task == "ssl":
-        source, sources = target, ()
+        if source not in ("", target):
+            raise InputError(f"task ssl has one domain and {source!r} is a second one: leave source out, or choose ssda")
+        sources = ()
     elif source == ALL:
         sources = tuple(domain for domain in domains if domain != target)
     elif source == target:

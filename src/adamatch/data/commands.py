@@ -45,9 +45,9 @@ generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the 
 app.add_typer(generate, name="generate")
 console = Console(highlight=False, soft_wrap=True)
 
-Root = Annotated[Path | None, typer.Option("--data", help="Where prepared sets lie [default: $ADAMATCH_DATA, else ./data]")]
+Root = Annotated[Path | None, typer.Option("--data", help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes [default: one per core]")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core)")]
 
 
 @app.command("list")
@@ -74,7 +74,7 @@ def list_sets(data: Root = None) -> None:
 def download(
     name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
     domain: Domains = None,
-    to: Annotated[Path | None, typer.Option(help="Folder for the archives [default: archives/SET below --data]")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder for the archives (default: archives/SET below --data)")] = None,
     data: Root = None,
 ) -> None:
     """Fetch a set's archives. Stop it at any time: the same command goes on where it stopped.
@@ -113,7 +113,7 @@ def prepare(
     name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
     source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
     domain: Domains = None,
-    size: Annotated[int | None, typer.Option(help="Side of the images [default: the set's usual one]")] = None,
+    size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
     workers: Workers = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
     data: Root = None,
@@ -131,7 +131,7 @@ def prepare(
 
 @app.command()
 def verify(
-    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="[default: every prepared set]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
     pictures: Annotated[bool, typer.Option(help="Draw samples of each class, to look at")] = True,
     data: Root = None,
 ) -> None:

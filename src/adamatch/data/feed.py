@@ -3,7 +3,7 @@
 import os
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from adamatch.data.sampler import Stream
 from adamatch.data.tasks import Labelled, Unlabelled, probabilities
+from adamatch.errors import unknown
 
 Place = Literal["auto", "device", "host", "disk"]
 
@@ -25,6 +26,8 @@ class Feed:
     def __init__(
         self, pool: Labelled | Unlabelled, *, batch: int, classes: int, seed: int, device: torch.device, place: Place = "auto"
     ) -> None:
+        if place not in get_args(Place):
+            raise unknown("place", place, get_args(Place))
         self.device = device
         self.place = choose_place(pool, device) if place == "auto" else place
         self.stream = Stream(len(pool), batch, seed, device if self.place == "device" else torch.device("cpu"))

@@ -13,6 +13,7 @@ from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid
+from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
 from adamatch.train.run import Run, recipe
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 A grid of your own is a Python function that yields runs: in `mine.py`, `def seeds(): yield from (Run(source="rendered",
 target="handwritten", seed=seed) for seed in range(10))`; then `adamatch grid run mine:seeds`""",
 )
+CLUSTERS = "With --engine ray or slurm"
 console = Console(highlight=False, soft_wrap=True)
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
@@ -66,7 +68,7 @@ def plan(
             done = "  done" if folders.done(run) else ""
             typer.echo(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
     table = Table("benchmark", "task", box=SIMPLE_HEAD)
-    for column in ("runs", "steps", "hours"):
+    for column in ("runs", "steps", "GPU-hours"):
         table.add_column(column, justify="right")
     for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run in runs):
         mine = [estimates[run.id] for run in runs if (run.benchmark, run.task) == (benchmark, task)]
@@ -76,10 +78,13 @@ def plan(
     console.print(table)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
     console.print(
-        f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {_time(sum(left))}, one after the other"
+        f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {sum(left) / 3600:,.1f} GPU-hours, "
+        f"{_time(sum(left))} one after the other"
     )
     if left:
         console.print(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
+    for line in cost.step_times(runs, estimates):
+        console.print(line)
     for basis, count in Counter(each.basis for each in estimates.values()).most_common():
         console.print(f"step times of {count:,} runs {basis}")
     console.print("training alone: evaluations and start-up come on top")
@@ -96,6 +101,26 @@ def run(
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
     data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
+    engine: Annotated[str, typer.Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
+    cpus_per_run: Annotated[int, typer.Option(min=1, help="ray, slurm: cores", rich_help_panel=CLUSTERS)] = 1,
+    gpus_per_run: Annotated[
+        float | None,
+        typer.Option(help="ray: parts of one as well (default: 1 if there are); slurm (default: 0)", rich_help_panel=CLUSTERS),
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)", rich_help_panel=CLUSTERS)
+    ] = "",
+    partition: Annotated[str, typer.Option(help="slurm", rich_help_panel=CLUSTERS)] = "",
+    minutes: Annotated[
+        int, typer.Option(min=1, help="slurm: limit of a job; it goes on by itself", rich_help_panel=CLUSTERS)
+    ] = 1440,
+    array_limit: Annotated[
+        int | None, typer.Option(min=1, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS)
+    ] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="slurm: tasks at a time", rich_help_panel=CLUSTERS)] = None,
+    sbatch: Annotated[
+        list[str] | None, typer.Option(help="slurm: NAME=VALUE for sbatch, as account=me", rich_help_panel=CLUSTERS)
+    ] = None,
 ) -> None:
     """Do the runs that are not done. Kill it at any moment; the same line goes on where it stopped.
 
@@ -104,6 +129,10 @@ def run(
     `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept the moment it is there
 
     `adamatch grid run digits --only mnist-svhn --retry` those that failed, once more
+
+    `adamatch grid run digits --engine ray --address head:6379 --gpus-per-run 0.5`
+
+    `adamatch grid run paper --engine slurm --partition gpu --gpus-per-run 1 --minutes 1440 --sbatch mem=32G`
     """
     runs = experiments.load(name, only)
     folders = _folders(name, out, keep)
@@ -116,6 +145,17 @@ def run(
         retry=retry,
         data=data,
         device=device,
+        engine=engine,
+        resources=Resources(
+            cpus_per_run=cpus_per_run,
+            gpus_per_run=gpus_per_run,
+            address=address,
+            partition=partition,
+            minutes=minutes,
+            array_limit=array_limit,
+            at_once=at_once,
+            options=_pairs(sbatch or []),
+        ),
     )
     console.print(", ".join(f"{count} {state}" for state, count in counts.items()))
     _print_failures(runs, folders)
@@ -176,6 +216,13 @@ def table(
 
 def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:
     return Folders(out or Path("runs") / experiments.short(name), keep)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise InputError(f"--sbatch takes NAME=VALUE, not {text!r}")
+    return dict(text.removeprefix("--").split("=", 1) for text in texts)
 
 
 def _print_failures(runs: list[Run], folders: Folders) -> None:

@@ -3,7 +3,7 @@
 import heapq
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,6 +131,19 @@ def _fastest(measured: Iterable[Measured], wanted: Shape) -> tuple[float, str]:
     for each in measured:
         by_machine.setdefault(each.machine, []).append(each.seconds * work(wanted) / work(each.shape))
     return min((statistics.median(values), machine) for machine, values in by_machine.items())
+
+
+def step_times(runs: Iterable[Run], estimates: Mapping[str, Estimate]) -> list[str]:
+    """The milliseconds that estimates (by run id) rest on, a line for each network and size."""
+    times: dict[tuple[str, int], list[float]] = {}
+    for run in runs:
+        estimate = estimates[run.id]
+        ms = 1000 * estimate.seconds / estimate.steps
+        times.setdefault((run.recipe.network, run.recipe.size), []).append(ms)
+    return [
+        f"a step of {network} at {size} x {size}: {min(ms):.3g} to {max(ms):.3g} ms, by method and labelled pools"
+        for (network, size), ms in times.items()
+    ]
 
 
 def wall_time(seconds: Iterable[float], machines: int) -> float:

@@ -1,31 +1,17 @@
-"""Do a grid's runs that are not done. Every worker walks the whole list; leases say who does what, files what is done."""
+"""Do a grid's runs that are not done. Every worker walks a list of runs; leases say who does what, files what is done."""
 
-import multiprocessing
-import os
-import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from multiprocessing import connection
-from multiprocessing.process import BaseProcess
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
-import torch
-
-from adamatch.errors import InputError
-from adamatch.grid import lease
+from adamatch.grid import engines
+from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders, State
-from adamatch.grid.work import Job, Train, say, stop_the_loop, train_one, work
-from adamatch.train.loop import Interruption
+from adamatch.grid.work import Job, Train, train_one
 from adamatch.train.run import Run
-
-DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
-EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
-STOPPED, REFUSED = 3, 4  # exit codes of a worker that was asked to stop, and of one that cannot go on (a full disk, say)
 
 
 def run_grid(
@@ -39,115 +25,26 @@ def run_grid(
     data: str | Path | None = None,
     device: str = "auto",
     train: Train = train_one,
+    engine: str = "local",
+    resources: Resources | None = None,
 ) -> dict[State, int]:
     """Do those of the runs that are neither done nor failed; returns how many are in which state afterwards.
 
     seconds     start no run after so many, nor one that would not end by then as far as this call has seen
     processes   1: one run after the other in this process; more: so many worker processes, spread over the GPUs that there are
     retry       try failed runs again
+    engine      local; ray; slurm, which returns once the runs wait in SLURM's queue
+    resources   what the engines ray and slurm are asked for
     """
-    if processes < 1:
-        raise InputError(f"processes counts workers: give 1 or more, not {processes}")
     folders = Folders(Path(folder), Path(keep) if keep else None)
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    quiet = processes > 1 or not sys.stderr.isatty()
+    quiet = processes > 1 or engine != "local" or not sys.stderr.isatty()
     job = Job(tuple(runs), folders, train, deadline, Path(data) if data else None, device, quiet)
+    do = engines.choose(engine, job, asked := replace(resources or Resources(), processes=processes))
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could
         if retry and folders.state(run) == "failed":
             folders.forget(run)
-    if processes == 1:
-        work(job)
-    else:
-        local(job, processes)
+    do(job, asked)
     states = Counter(folders.state(run) for run in job.runs)
     return {state: states[state] for state in STATES}
-
-
-def local(job: Job, count: int) -> None:
-    """An engine: so many processes on this machine. One that dies is replaced, its run resumed by whoever comes to it."""
-    context = multiprocessing.get_context("spawn")
-    deaths: Counter[str] = Counter()
-    workers: dict[int, BaseProcess] = {}
-
-    def start(number: int) -> None:
-        workers[number] = context.Process(target=_worker, args=(job, number, count))
-        workers[number].start()
-
-    before = (
-        signal.signal(signal.SIGTERM, _raise_interruption) if threading.current_thread() is threading.main_thread() else None
-    )
-    try:
-        for number in range(count):
-            start(number)
-        while workers:
-            connection.wait([worker.sentinel for worker in workers.values()])
-            for number, worker in list(workers.items()):
-                if worker.exitcode is None:
-                    continue
-                del workers[number]
-                if worker.exitcode == STOPPED:
-                    _raise_interruption()
-                if worker.exitcode == REFUSED:
-                    raise InputError("a worker cannot go on: its line above says why")
-                if worker.exitcode != 0:
-                    _after_death(job, worker, deaths)
-                    start(number)
-    finally:
-        for worker in workers.values():
-            worker.terminate()  # it writes a checkpoint first
-        for worker in workers.values():
-            worker.join()
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-
-def _after_death(job: Job, worker: BaseProcess, deaths: Counter[str]) -> None:
-    """Count the deaths of the run that it was at; a run that kills every worker has failed."""
-    was_at = [run for run in job.runs if any(_is_of(facts, worker) for facts in lease.holders(job.folders.of(run)))]
-    code = worker.exitcode or 0
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    if not was_at:
-        deaths[""] += 1
-        if deaths[""] > EARLY_DEATHS:
-            raise InputError(f"workers end before they start a run ({how}): try --processes 1 to see why")
-    for run in was_at:
-        deaths[run.id] += 1
-        if deaths[run.id] >= DEATHS and not job.folders.done(run):
-            job.folders.record(run, f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause")
-            say(f"failed {run.name}: its process ended with {how}")
-
-
-def _is_of(facts: dict[str, object], worker: BaseProcess) -> bool:
-    return facts.get("pid") == worker.pid and facts.get("machine") == lease.this_machine()
-
-
-def _worker(job: Job, number: int, count: int) -> None:
-    """The life of a worker process: a share of the cores, one GPU, the walk."""
-    threading.Thread(target=_follow, daemon=True).start()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
-    gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    gpus = gpus or [str(gpu) for gpu in range(torch.cuda.device_count())]
-    if gpus and job.device in ("auto", "cuda"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]  # CUDA is not yet started in this process
-    try:
-        work(job)
-    except Interruption:
-        sys.exit(STOPPED)
-    except InputError as error:
-        say(f"error: {error}")
-        sys.exit(REFUSED)
-
-
-def _follow() -> None:
-    """End with the process that started this one: a run that is under way is saved, and no other begins."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    while True:  # until the loop listens; it may not yet have begun
-        stop_the_loop()
-        time.sleep(1)
-
-
-def _raise_interruption(number: int = 0, frame: FrameType | None = None) -> NoReturn:
-    raise Interruption("the grid was stopped; its runs are saved where they stood")

@@ -1,14 +1,16 @@
 """What one worker does: walk the list of runs, and do those that nobody has done or is doing."""
 
 import _thread
+import errno
 import gc
 import multiprocessing
+import platform
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -25,6 +27,10 @@ from adamatch.train.run import Run
 ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other
 
 Train = Callable[[Run, Path, "Job"], object]
+
+
+class BrokenProcess(InputError):  # noqa: N818
+    """This process can do no run any more, another one on the same machine can."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,34 @@ def work(job: Job) -> None:
             perform(run, job, pace)
 
 
+def look_again(job: Job) -> None:
+    """Do those runs whose holder shows no life any more: on another machine that is known only after a while."""
+    touched = {run.id: _last_touch(job.folders.of(run)) for run in job.runs if job.folders.state(run) == "running"}
+    for run in job.runs:
+        if run.id in touched and not beats(job.folders.of(run), touched[run.id]):
+            work(replace(job, runs=(run,)))
+
+
+def beats(folder: Path, touched: float) -> bool:
+    """Whether the run's holder has touched its lease since `touched`; waits until that, or its death, is certain."""
+    while lease.holder(folder):
+        if _last_touch(folder) != touched:
+            return True
+        time.sleep(1)
+    return False
+
+
 def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
     """Do one run, unless it is done, has failed, or is being done. The whole of what an engine has to call."""
+    try:
+        _perform(run, job, pace)
+    except Exception as error:
+        if _disk_is_full(error):
+            raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
+        raise
+
+
+def _perform(run: Run, job: Job, pace: Pace | None) -> None:
     folders = job.folders
     if folders.state(run) != "waiting":
         return
@@ -92,6 +124,8 @@ def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
             say(f"left to another worker, which took it over: {run.name}")
             return
         except Exception as error:
+            if _disk_is_full(error):  # no fault of the run
+                raise
             folders.record(run, one_line(error), trace_of(error))
             say(f"failed {run.name}: {one_line(error)}")
         else:
@@ -113,7 +147,24 @@ def stop_the_loop() -> None:
 def _need_room(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(out).free < ROOM:
-        raise InputError(f"{out}: less than {ROOM >> 20} MB are free on this disk: make room and start again")
+        raise InputError(f"{platform.node()}: {out} has less than {ROOM >> 20} MB free: make room and start again")
+
+
+def _disk_is_full(error: BaseException | None) -> bool:
+    """Whether that is at the bottom of it."""
+    while error is not None:
+        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):  # not every library gives a number
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _last_touch(folder: Path) -> float:
+    held = lease.leases(folder)
+    try:
+        return held[-1].stat().st_mtime if held else 0.0
+    except FileNotFoundError:
+        return 0.0
 
 
 def _clean_up() -> None:
@@ -124,7 +175,7 @@ def _clean_up() -> None:
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
-            raise InputError(f"the GPU does not work any more in this process ({one_line(error)}): start again") from None
+            raise BrokenProcess(f"the GPU does not work any more in this process ({one_line(error)}): start again") from None
 
 
 def say(line: str) -> None:

@@ -17,7 +17,8 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
     "wrn-34-2": partial(WideResNet, widths=(32, 64, 128, 256), blocks=4),  # 64 x 64
     "resnetv2-101": partial(ResNetV2, blocks=(3, 4, 23, 3)),  # 224 x 224
     "resnetv2-50": partial(ResNetV2, blocks=(3, 4, 6, 3)),
-    "wrn-small": partial(WideResNet, widths=(16, 32, 64), blocks=1),  # for CPUs and demonstrations
+    "wrn-tiny": partial(WideResNet, widths=(8, 16, 32), blocks=1, stem=8),  # for the demonstration: 8 x 8 on a CPU
+    "wrn-small": partial(WideResNet, widths=(16, 32, 64), blocks=1),  # for CPUs
 }
 
 

@@ -1,11 +1,8 @@
 """A convolution without bias whose narrow 3x3 form has a faster weight gradient on the GPU."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adamatch.nets import fused
-
-RGB, ALIGNED = 3, 8
 
 
 class Conv(nn.Conv2d):
@@ -14,10 +11,6 @@ class Conv(nn.Conv2d):
         self.fused = True
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.in_channels == RGB and x.is_cuda:
-            # Three channels find no fast kernel in cuDNN; with zeros up to eight they do, and the result is the same.
-            more = (0, 0, 0, 0, 0, ALIGNED - RGB)
-            return F.conv2d(F.pad(x, more), F.pad(self.weight, more), None, self.stride, self.padding)
         if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused.conv_runs_on(x, self.weight):
             return fused.conv3x3(x, self.weight.to(x.dtype))
         return super().forward(x)

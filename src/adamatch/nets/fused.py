@@ -128,6 +128,7 @@ def _norm_act_grad(
 
 @torch.library.custom_op("adamatch::conv3x3", mutates_args=())
 def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
+    y: Tensor
     if x.shape[1] == 16:  # where cuDNN takes more than twice as long (results/kernels.json)
         y = x.new_empty((x.shape[0], weight.shape[0], x.shape[2], x.shape[3])).contiguous(memory_format=LAST)
         kernels_conv.convolve(x.contiguous(memory_format=LAST), weight, y)

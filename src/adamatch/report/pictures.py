@@ -38,12 +38,14 @@ def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int
     for (name, images), line in zip(rows, axes, strict=True):
         for axis, image in zip(line, images, strict=False):
             _show(axis, image)
+        for axis in line[len(images) :]:
+            axis.set_axis_off()
         line[0].set_ylabel(name, fontsize=11, rotation=0, ha="right", va="center")
-    figure.suptitle("What training sees: images, their weak and their strong views", fontsize=12)
+    figure.suptitle("What training sees: images, their weak and their strong views", fontsize=12, y=0.94)
     return _save(figure, path)
 
 
-def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: int = 12, lines: int = 2) -> Path:
+def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: int = 12) -> Path:
     """The same test images with what each model takes them for; half of them are such that the models disagree on."""
     assert test.labels is not None
     guesses = {name: predict(model.net, test.images, model.machine) for name, model in models.items()}
@@ -65,7 +67,7 @@ def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: i
                 text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
                 axis.set_title(text, fontsize=9, color=RIGHT if right else WRONG, pad=2)
             line[0].set_ylabel(f"{name.replace('_', ' ')}\n({titles[block]})", fontsize=8, rotation=0, ha="right", va="center")
-    figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12)
+    figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12, y=0.96)
     return _save(figure, path)
 
 

@@ -1,11 +1,14 @@
-"""Checkpoints: tensors in a safetensors file, all else in a JSON file beside it that vouches for the first by checksum."""
+"""Checkpoints: tensors in a safetensors file, all else in a JSON file beside it that vouches for both by checksum."""
 
+import errno
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -19,13 +22,16 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[
     """Write a checkpoint and drop all but the last two. The JSON file comes last: without it there is no checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:09d}.safetensors"
-    part = path.with_suffix(".part")
+    part, described = path.with_suffix(".part"), path.with_suffix(".json")
     try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part)
+        save_file({name: _apart(tensor) for name, tensor in tensors.items()}, part)
         os.replace(part, path)
-        write_atomically(path.with_suffix(".json"), json.dumps({"sha256": checksum(path), "step": step, **facts}))
+        told = {**facts, "step": step, "sha256": checksum(path)}
+        write_atomically(described, json.dumps(told | {"own_sha256": _digest(told)}))
     except (OSError, SafetensorError):
         part.unlink(missing_ok=True)
+        if not described.exists():
+            path.unlink(missing_ok=True)
         raise
     for old in _newest_first(folder)[KEPT:]:
         old.unlink()
@@ -39,9 +45,9 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
         path = described.with_suffix(".safetensors")
         try:
             facts = json.loads(described.read_text())
-            if checksum(path) == facts["sha256"]:
+            if facts.pop("own_sha256") == _digest(facts) and facts["sha256"] == checksum(path):
                 return load_file(path), facts
-        except (OSError, ValueError, KeyError, SafetensorError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
             pass  # said below, as for a wrong checksum
         say(f"{path} is damaged: using the checkpoint before it")
     return None
@@ -50,11 +56,33 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
 def write_atomically(path: Path, text: str) -> None:
     """The file appears whole or not at all."""
     part = path.with_name(f".{path.name}.part")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with part.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest checkpoint's tensors."""
+    return next((path.with_suffix(".safetensors") for path in _newest_first(folder)), None)
+
+
+def disk_is_full(error: Exception) -> bool:
+    return getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """A copy in memory of its own: the format takes no two names for the same memory (tied weights)."""
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _newest_first(folder: Path) -> list[Path]:

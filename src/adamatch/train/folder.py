@@ -23,8 +23,12 @@ class RunFolder:
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[None]:
         """Hold the folder for this run: no other run's folder, and no other process at the same time."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({error.strerror}): choose another folder") from None
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -33,27 +37,43 @@ class RunFolder:
                 ) from None
             if overwrite:
                 self._empty()
-            self._take(run)
-            yield
+            new = self._take(run)
+            try:
+                yield
+            except InputError:
+                if new and [entry.name for entry in self._visible()] == ["run.json"]:
+                    (self.path / "run.json").unlink()  # nothing was done: the mistake can be corrected, in the same folder
+                raise
 
-    def _take(self, run: Run) -> None:
+    def _take(self, run: Run) -> bool:
+        """Whether the run is new here; the same run may go on, another may not begin."""
         held = self.path / "run.json"
         if held.exists():
-            if Run.from_json(held.read_text()) != run:
+            try:
+                same = Run.from_json(held.read_text()).id == run.id  # not ==: JSON has no tuples
+            except (ValueError, KeyError, TypeError):
+                raise InputError(f"{held} cannot be read: choose another folder, or give --overwrite to replace it") from None
+            if not same:
                 raise InputError(f"{self.path} holds another run: choose another folder, or give --overwrite to replace it")
-        elif any(entry.name != ".lock" for entry in self.path.iterdir()):
+        elif self._visible():
             raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
         else:
             write_atomically(held, run.to_json())
+            return True
+        return False
 
     def _empty(self) -> None:
-        if any(self.path.iterdir()) and not (self.path / "run.json").exists() and len(list(self.path.iterdir())) > 1:
+        if self._visible() and not (self.path / "run.json").exists():
             raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
         for entry in self.path.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry)
             elif entry.name != ".lock":
                 entry.unlink()
+
+    def _visible(self) -> list[Path]:
+        """What is in the folder but for the lock and what a killed process left half written."""
+        return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
 
     def result(self) -> dict[str, Any] | None:
         """What the finished run says of itself; None while it is not finished."""
@@ -69,6 +89,7 @@ class RunFolder:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl."""
+        self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
 

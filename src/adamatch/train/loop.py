@@ -1,7 +1,5 @@
 """The training loop: feeds, steps, evaluations, checkpoints; from a checkpoint it goes on as if nothing had happened."""
 
-import errno
-import math
 import signal
 import statistics
 import time
@@ -74,7 +72,7 @@ def train(
     generator = torch.Generator(device).manual_seed(run.seed)
     history, start = History(), 0
 
-    found = checkpoint.load(folder.checkpoints, progress.say)
+    found = checkpoint.load(folder.checkpoints, progress.warn)
     if found is not None:
         tensors, facts = found
         generator.set_state(tensors.pop("generator"))
@@ -90,8 +88,7 @@ def train(
         try:
             checkpoint.save(folder.checkpoints, done, step.state() | {"generator": generator.get_state()}, facts)
         except (OSError, SafetensorError) as error:
-            full = getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
-            reason = "the disk is full" if full else str(error)
+            reason = "the disk is full" if checkpoint.disk_is_full(error) else str(error)
             raise InputError(
                 f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason}): make room and resume; "
                 "the one before it is whole"
@@ -106,7 +103,8 @@ def train(
             captured(inputs_of(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
             last = done + 1 == recipe.last_step
             if (done + 1) % recipe.evaluate_every == 0 or last:
-                row = _measure(step, done + 1, start, history, folder)
+                row = _measured(step, done + 1, start, folder)
+                step.meter.clear()
                 history.seconds += time.monotonic() - began
                 row |= {
                     "step": done + 1,
@@ -124,6 +122,7 @@ def train(
             elif progress.due(done + 1 - start):
                 progress.step(done + 1, step.meter.read()[0])
             if stopped and not last:
+                _measured(step, done + 1, start, folder)  # a spoilt network is not saved
                 history.seconds += time.monotonic() - began
                 save(done + 1)
                 raise Interruption(f"stopped at step {done + 1} of {recipe.last_step}, all of it saved in {folder.path}")
@@ -163,16 +162,16 @@ def inputs_of(
     )
 
 
-def _measure(step: Step, done: int, start: int, history: History, folder: RunFolder) -> dict[str, Any]:
-    """The metrics since the last evaluation; a loss that is not finite ends the run."""
+def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str, Any]:
+    """The metrics since the last evaluation; a loss or a network that is not finite ends the run."""
     metrics, bad = step.meter.read()
-    step.meter.clear()
-    loss = metrics.get("loss", 0.0)
-    if bad >= 0 or not math.isfinite(loss if isinstance(loss, float) else 0.0):
-        kept = sorted(folder.checkpoints.glob("*.safetensors"))
+    spoilt = f"the loss is not finite since step {start + bad + 1}" if bad >= 0 else ""
+    if not spoilt and not step.finite():
+        spoilt = f"the network is not finite at step {done}"
+    if spoilt:
         raise InputError(
-            f"the loss is not finite since step {start + max(bad, 0) + 1}: the learning rate is likely too high here "
-            f"(try a smaller --lr); the last good checkpoint is {kept[-1] if kept else 'none: it happened too early'}"
+            f"{spoilt}: the learning rate is likely too high here (try a smaller --lr); the last good checkpoint is "
+            f"{checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)
 

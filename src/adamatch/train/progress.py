@@ -35,6 +35,7 @@ class Progress:
         self.warned: set[str] = set()
         self.began = self.last = time.monotonic()
         self.from_step = 0
+        self.estimated = False
         self.accuracy = ""
 
     def __enter__(self) -> Self:
@@ -48,18 +49,23 @@ class Progress:
         if not self.quiet:
             self.console.print(line, style="dim", markup=False, highlight=False)
 
+    def warn(self, line: str) -> None:
+        """Said even where it is quiet."""
+        self.console.print(f"warning: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
     def due(self, done: int) -> bool:
         """Whether a second has passed: metrics are read from the device no more often."""
         if done == 1:
             self.began = time.monotonic()  # the first step compiles and allocates: not part of the speed
-        if done == ESTIMATE_AFTER:
-            whole = self.recipe.last_step * (time.monotonic() - self.began) / (ESTIMATE_AFTER - 1)
+        if done >= ESTIMATE_AFTER and not self.estimated:  # the step of just that number may be an evaluation's
+            self.estimated = True
+            whole = self.recipe.last_step * (time.monotonic() - self.began) / (done - 1)
             self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
         return not self.quiet and time.monotonic() - self.last > 1
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
         now = time.monotonic()
-        if now > self.last and done > self.from_step:
+        if now > self.last and done > self.from_step > 0:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
             self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
         self.last, self.from_step = now, done
@@ -74,7 +80,7 @@ class Progress:
         for line in warnings:
             if line.split(":")[1] not in self.warned:  # each kind once
                 self.warned.add(line.split(":")[1])
-                self.console.print(f"[yellow]warning[/yellow] step {row['step']}: {line}", highlight=False)
+                self.warn(f"step {row['step']}: {line}")
 
 
 def _time(seconds: float) -> str:

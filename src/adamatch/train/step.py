@@ -63,7 +63,7 @@ class Step:
         parameters, optimiser = self.trained[phase], self.optimisers[phase]
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+            parameter.grad = None if gradient is None else _laid_out_like(parameter, gradient)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
 
@@ -72,6 +72,12 @@ class Step:
         """CTAugment: see how well the averaged network recognises labelled images under random policies."""
         probes, policy = self._probe(self.views, inputs)
         self._learn(self.views, policy, self._predict(self.machine, self.average.net, probes), inputs.y_sl)
+
+    @torch.no_grad()
+    def finite(self) -> bool:
+        """Whether the network's weights and statistics were finite after every step (read back: not for within a step)."""
+        values = [value for value in self.average.state_dict().values() if value.is_floating_point()]
+        return bool(torch.stack([value.isfinite().all() for value in values]).all())
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on."""
@@ -132,6 +138,13 @@ def _probe(views: Views, inputs: Inputs) -> tuple[Tensor, Policy]:
 
 def _learn(views: Views, policy: Policy, predicted: Tensor, labels: Tensor) -> None:
     views.learn(policy, predicted, labels)
+
+
+def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """A gradient in the order of its parameter in memory: the fused optimiser pairs them element by element, unchecked."""
+    strides = zip(parameter.stride(), gradient.stride(), parameter.shape, strict=True)
+    same = all(mine == its for mine, its, count in strides if count > 1)
+    return gradient if same else torch.empty_like(parameter).copy_(gradient)
 
 
 def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:

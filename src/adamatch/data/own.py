@@ -1,0 +1,95 @@
+"""Somebody's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress as Bar
+
+from adamatch.data.folders import read
+from adamatch.data.store import Labels, Store
+from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
+
+HELD_OUT = 0.1  # of the labelled source images, to estimate accuracy on the source
+LOOKED_AT = 10_000  # images by which data are recognised when a run is resumed
+
+
+class OwnData:
+    """Reads what was given, and remembers what it could not read and what it saw."""
+
+    def __init__(self, size: int, skip_bad: bool, quiet: bool) -> None:
+        self.size, self.skip_bad, self.quiet = size, skip_bad, quiet
+        self.skipped: dict[str, str] = {}
+        self.seen: dict[str, Store] = {}
+
+    def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
+        console = Console(stderr=True)
+        with Bar(console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
+            task = bar.add_task(f"reading {name_of(images)}", total=None)
+            store = read(
+                images,
+                size=self.size,
+                classes=classes,
+                labelled=labelled,
+                skip_bad=self.skip_bad,
+                progress=lambda done, count: bar.update(task, completed=done, total=count or None),
+            )
+        self.skipped |= store.info.get("skipped", {})
+        self.seen[role] = store
+        return store
+
+    def problem(
+        self, source: Any, target: Any, target_labels: Any, test: Any, labels_per_class: int | None, seed: int
+    ) -> Problem:
+        """Labelled pools from the source and what target labels there are; `target` None means the source's own images."""
+        whole = self.read("source", source, labelled=True)
+        assert whole.labels is not None
+        notes: tuple[str, ...] = ()
+        rows = np.arange(len(whole))
+        if labels_per_class is not None:
+            rows, notes = choose(whole.labels, whole.classes, labels_per_class, seed)
+        held_out = _hold_out(whole, rows if labels_per_class else rows[:0], seed)
+        trained = np.setdiff1d(rows, held_out)
+        pools = [labelled(_rows(whole, trained))]
+        if target_labels is not None:
+            pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
+        if target is None:
+            images = whole.images[np.setdiff1d(np.arange(len(whole)), held_out)]
+        else:
+            images = self.read("target", target, labelled=False).images
+        tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
+        if test is not None:
+            tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
+        chosen = tuple(int(row) for row in rows) if labels_per_class else ()
+        return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
+
+    def digest(self, *roles: str) -> str:
+        """Changes when the images or labels do: a run goes on with the data it began with, or not at all."""
+        found = hashlib.sha256()
+        for store in (self.seen[role] for role in roles if role in self.seen):
+            found.update(repr((store.images.shape, store.classes)).encode())
+            found.update(store.images[:: max(1, len(store) // LOOKED_AT)].tobytes())
+            found.update(b"" if store.labels is None else store.labels.tobytes())
+        return found.hexdigest()[:8]
+
+
+def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
+    """A tenth of every class, but for the rows that are needed: none of a class with fewer than ten images."""
+    assert store.labels is not None
+    rng = np.random.default_rng([seed, 17])
+    apart = []
+    for number in range(len(store.classes)):
+        rows = rng.permutation(np.flatnonzero(store.labels == number))
+        apart.append(np.setdiff1d(rows, needed, assume_unique=True)[: int(len(rows) * HELD_OUT)])
+    return np.sort(np.concatenate(apart))
+
+
+def _rows(store: Store, rows: Labels) -> Store:
+    assert store.labels is not None
+    return Store(store.images[rows], store.labels[rows], store.classes)
+
+
+def name_of(images: Any) -> str:
+    return str(images) if isinstance(images, (str, Path)) else type(images).__name__

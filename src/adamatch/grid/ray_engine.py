@@ -1,0 +1,176 @@
+"""The engine `ray`: batches of runs as tasks of Ray Core, on a cluster by its address or on this machine alone."""
+
+import importlib
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from adamatch.errors import InputError
+from adamatch.grid import lease
+from adamatch.grid.local_engine import EARLY_DEATHS, raise_interruption
+from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
+from adamatch.grid.state import one_line
+from adamatch.grid.work import BrokenProcess, Job, beats, say
+from adamatch.train.loop import Interruption
+from adamatch.train.run import Run
+
+RETRIES = 2  # of a task whose worker or machine died, by Ray itself
+GRACE = 30.0  # seconds for tasks that are asked to stop to write their checkpoints
+
+
+class Refusal(NamedTuple):
+    """A machine cannot go on (a full disk, a folder that is not shared); its line says why."""
+
+    node: str
+    line: str
+
+
+def run(job: Job, asked: Resources) -> None:
+    """An engine: returns when every run is done, failed, or done by somebody else."""
+    ray = _import()
+    job = absolute(job)
+    ours = not ray.is_initialized()
+    if ours:
+        _connect(ray, asked.address)
+    token = write_token(job.folders.out)
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, raise_interruption) if main else None
+    try:
+        _drive(ray, job, asked, token)
+    finally:
+        token.path.unlink(missing_ok=True)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        if ours:
+            ray.shutdown()
+
+
+def _drive(ray: Any, job: Job, asked: Resources, token: Token) -> None:
+    """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
+    gpus, places = _places(ray, job, asked)
+    until = job.deadline - time.monotonic() + time.time()
+    job = replace(job, device=job.device if gpus else "cpu", deadline=float("inf"))  # monotonic clocks are each machine's own
+    refused: dict[str, str] = {}  # line by node
+    deaths: Counter[str] = Counter()
+    pending: dict[Any, tuple[Run, ...]] = {}
+
+    def submit(batch: tuple[Run, ...]) -> None:
+        if not batch:
+            return
+        task = ray.remote(num_cpus=asked.cpus_per_run, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interruption])(
+            _task
+        )
+        if refused:
+            task = task.options(label_selector={"ray.io/node-id": f"!in({','.join(refused)})"})
+        pending[task.remote(replace(job, runs=batch), token, asked.cpus_per_run, until)] = batch
+
+    for batch in batches([run for run in job.runs if job.folders.state(run) in ("waiting", "running")], places):
+        submit(batch)
+    try:
+        while pending:
+            (ended,), _ = ray.wait(list(pending), num_returns=1)
+            batch = pending.pop(ended)
+            try:
+                refusal = ray.get(ended)
+            except ray.exceptions.RayTaskError as error:
+                raise InputError(f"a task could not be done on its machine: {one_line(error.cause or error)}") from None
+            except ray.exceptions.RayError as error:
+                submit(_after_death(job, batch, deaths, one_line(error)))
+                continue
+            for each in batch:
+                job.folders.keep_result(each)  # where the worker's folder of kept results is not ours
+            if refusal is not None:
+                if refusal.node not in refused:
+                    say(f"no more runs on a machine: {refusal.line}")
+                refused[refusal.node] = refusal.line
+                if not {node["NodeID"] for node in ray.nodes() if node["Alive"]} - refused.keys():
+                    raise InputError(f"no machine is left that could go on: {refusal.line}")
+                submit(batch)
+    finally:
+        for task in pending:
+            ray.cancel(task)  # as Ctrl-C would: a run that is under way is saved
+        if pending:
+            ray.wait(list(pending), num_returns=len(pending), timeout=GRACE)
+
+
+def _task(job: Job, token: Token, threads: int, until: float) -> Refusal | None:
+    """What a Ray worker does."""
+    try:
+        do_batch(job, token, threads, until)
+    except BrokenProcess as error:
+        say(f"error: {error}")
+        os._exit(1)  # Ray does the rest of the batch again, in a new process
+    except InputError as error:
+        return Refusal(importlib.import_module("ray").get_runtime_context().get_node_id(), str(error))
+    return None
+
+
+def _after_death(job: Job, batch: tuple[Run, ...], deaths: Counter[str], reason: str) -> tuple[Run, ...]:
+    """What is left of a batch that Ray gave up after its retries: the run that its workers died of has failed."""
+    undone = [run for run in batch if job.folders.state(run) in ("waiting", "running")]
+    culprits = []
+    for run in undone:
+        folder = job.folders.of(run)
+        held = lease.leases(folder)
+        if held and not beats(folder, held[-1].stat().st_mtime):
+            culprits.append(run)
+            why = f"its workers died {RETRIES + 1} times ({reason}): too little memory is a frequent cause"
+            job.folders.record(run, why)
+            say(f"failed {run.name}: {why}")
+    if not culprits:
+        deaths[""] += 1
+        if deaths[""] > EARLY_DEATHS:
+            raise InputError(f"Ray's workers end before they start a run ({reason}): try --engine local to see why")
+    return tuple(run for run in undone if run not in culprits)
+
+
+def _places(ray: Any, job: Job, asked: Resources) -> tuple[float, int]:
+    """GPUs for a run, and how many runs the cluster can do at the same time."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    there = sum(node.get("GPU", 0) for node in nodes)
+    gpus = asked.gpus_per_run
+    if gpus is None:
+        gpus = 1.0 if there and job.device != "cpu" else 0.0
+    if not gpus and job.device == "cuda":
+        raise InputError("--device cuda needs GPUs, and none were asked for or are in the Ray cluster: give --gpus-per-run 1")
+    if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+        raise InputError(f"--gpus-per-run: give a part of one (0.5) or whole ones, not {gpus}")
+    rooms = [node.get("CPU", 0) // asked.cpus_per_run for node in nodes]
+    if gpus:
+        per_gpu = [int(1 / gpus) * node.get("GPU", 0) if gpus <= 1 else node.get("GPU", 0) // gpus for node in nodes]
+        rooms = [min(pair) for pair in zip(rooms, per_gpu, strict=True)]
+    if sum(rooms) < 1:
+        raise InputError(
+            f"no machine of the Ray cluster has {asked.cpus_per_run} CPUs and {gpus:g} GPUs for a run (in all it has {there:g} "
+            "GPUs): give other --cpus-per-run and --gpus-per-run"
+        )
+    return gpus, int(sum(rooms))
+
+
+def _import() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise InputError("--engine ray needs Ray: pip install 'adamatch[ray]', on every machine of the cluster") from None
+
+
+def _connect(ray: Any, address: str) -> None:
+    where = address or os.environ.get("RAY_ADDRESS", "") or "local"
+    remedy = "start one with `ray start --head`, or leave --address out to use this machine alone"
+    endpoint = re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:(\d+)", where)
+    if endpoint:
+        try:  # Ray itself would try for minutes
+            socket.create_connection((endpoint[1], int(endpoint[2])), timeout=5).close()
+        except (OSError, OverflowError):
+            raise InputError(f"no Ray cluster answers at {where}: {remedy}") from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        ray.init(address=where, logging_level="error", log_to_driver=True)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise InputError(f"no Ray cluster can be reached at {where} ({one_line(error)}): {remedy}") from None

@@ -1,0 +1,136 @@
+"""The engine `slurm`: batches of runs as job arrays, submitted through submitit. Nothing waits for them: the disk tells."""
+
+import importlib
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adamatch.errors import InputError
+from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
+from adamatch.grid.state import one_line
+from adamatch.grid.work import Job, say
+
+MAX_ARRAY_SIZE = 1001  # SLURM's own default
+TIMEOUTS = 1000  # a job may run into its time limit so often; each time it goes back to the queue
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch; called in the job. `checkpoint` is what submitit asks shortly before the time limit: do the same again."""
+
+    job: Job
+    token: Token
+    threads: int
+
+    def __call__(self) -> None:
+        do_batch(self.job, self.token, self.threads)
+
+    def checkpoint(self) -> Any:
+        return importlib.import_module("submitit").helpers.DelayedSubmission(self)
+
+
+def run(job: Job, asked: Resources) -> None:
+    """An engine: returns once the runs that are not done wait in SLURM's queue."""
+    submitit = _import()
+    if job.deadline != float("inf"):
+        raise InputError("--seconds is for the other engines: SLURM's own limit is --minutes")
+    gpus = asked.gpus_per_run or 0
+    if gpus != int(gpus) or gpus < 0:
+        raise InputError(f"--gpus-per-run: SLURM gives whole GPUs, not {gpus}; parts of one need --engine ray")
+    limit = asked.array_limit or _array_limit()
+    _check_minutes(asked)
+    job = absolute(job)
+    left = [run for run in job.runs if job.folders.state(run) in ("waiting", "running")]
+    if not left:
+        return
+    logs = job.folders.out / "slurm"
+    made = batches(left, asked.at_once or 1)
+    executor = submitit.SlurmExecutor(folder=logs, max_num_timeout=TIMEOUTS)
+    token = write_token(logs)
+    executor.update_parameters(**_parameters(asked, int(gpus), len(made), token))
+    tasks = [Task(replace(job, runs=batch), token, asked.cpus_per_run) for batch in made]
+    ids = _submit(executor, tasks, limit)
+    say(f"submitted {len(left)} runs as {len(tasks)} tasks of {len(ids)} SLURM job{'s' * (len(ids) > 1)}: {', '.join(ids)}")
+    say(f"look with `squeue -j {','.join(ids)}` and `adamatch grid status`; what they say is in {logs}")
+
+
+def _submit(executor: Any, tasks: Sequence[Task], limit: int) -> list[str]:
+    """Arrays of at most `limit` tasks; their ids."""
+    ids: list[str] = []
+    for start in range(0, len(tasks), limit):
+        part = tasks[start : start + limit]
+        try:
+            with executor.batch():
+                jobs = [executor.submit(task) for task in part]
+        except Exception as error:  # submitit hands on what sbatch says in errors of several kinds
+            lines = [line for line in str(error).splitlines() if "sbatch: error" in line] or [one_line(error)]
+            queued = f"{start} of {len(tasks)} tasks are in the queue ({', '.join(ids)}); " if ids else ""
+            raise InputError(
+                f"{queued}SLURM takes no more: {lines[-1].strip()}; the same line later submits the rest"
+            ) from None
+        ids.append(str(jobs[0].job_id).partition("_")[0])
+    return ids
+
+
+def _parameters(asked: Resources, gpus: int, count: int, token: Token) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "job_name": "adamatch",
+        "time": asked.minutes,
+        "cpus_per_task": asked.cpus_per_run,
+        "array_parallelism": asked.at_once or count,
+        # A job that cannot see the folder cannot start Python's part either: say so where SLURM still writes.
+        "setup": [f"test -e '{token.path}' || {{ echo \"error: $(hostname) does not see {token.path.parent}\" >&2; exit 1; }}"],
+        "additional_parameters": {"requeue": True, **asked.options},
+    }
+    if asked.partition:
+        parameters["partition"] = asked.partition
+    if gpus:
+        parameters["gpus_per_node"] = gpus
+    return parameters
+
+
+def _array_limit() -> int:
+    """How many tasks an array of this SLURM may have."""
+    found = re.search(r"MaxArraySize\s*=\s*(\d+)", _ask("scontrol", "show", "config"))
+    return int(found[1]) if found else MAX_ARRAY_SIZE
+
+
+def _check_minutes(asked: Resources) -> None:
+    """A job that asks for more than its partition gives would wait for ever."""
+    for line in _ask("sinfo", "-h", "-o", "%P %l").splitlines():
+        name, limit = line.split()
+        ours = name.rstrip("*") == asked.partition if asked.partition else name.endswith("*")  # the star is at the default
+        found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", limit)
+        if ours and found:
+            days, hours, minutes = (int(number or 0) for number in found.groups())
+            most = (days * 24 + hours) * 60 + minutes
+            if asked.minutes > most:
+                raise InputError(
+                    f"partition {name.rstrip('*')} gives a job {most} minutes, not {asked.minutes}: give --minutes {most} ("
+                    "longer runs go on in further jobs by themselves)"
+                )
+
+
+def _ask(*words: str) -> str:
+    try:
+        shown = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        raise InputError("SLURM's controller does not answer: is slurmctld running?") from None
+    if shown.returncode:
+        reason = (shown.stderr.strip() or shown.stdout.strip() or "no message").splitlines()[-1]
+        raise InputError(f"SLURM's controller does not answer ({reason}): is slurmctld running?")
+    return shown.stdout
+
+
+def _import() -> Any:
+    try:
+        submitit = importlib.import_module("submitit")
+    except ImportError:
+        raise InputError("--engine slurm needs submitit: pip install 'adamatch[slurm]'") from None
+    missing = [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]
+    if missing:
+        raise InputError(f"--engine slurm needs SLURM's commands, and {missing[0]} is not here: start it on a login node")
+    return submitit

@@ -1,0 +1,56 @@
+"""What can be known of a result: accuracy where there are labels to measure it, else what shows without any."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from adamatch.data.tasks import Problem
+from adamatch.train.folder import RunFolder
+
+
+def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
+    """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
+
+    mask            part of the unlabelled images that were sure enough to be learnt from
+    largest         the class with the most pseudo-labels
+    largest_share   its part of them; a class that swallows the others shows here
+    """
+    result, row = folder.result() or {}, _last_row(folder)
+    counts = row.get("pseudo_labels") or []
+    total = sum(counts)
+    return {
+        "target_accuracy": result.get("accuracy"),
+        "source_accuracy": result.get("source_accuracy"),
+        "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
+        "mask": row.get("mask"),
+        "largest": problem.classes[counts.index(max(counts))] if total else None,
+        "largest_share": max(counts) / total if total else None,
+    }
+
+
+def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
+    """The same for a person to read."""
+    told = []
+    if found["target_accuracy"] is not None:
+        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %")
+    if found["source_accuracy"] is not None:
+        whose = "" if task == "ssl" else "source "
+        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %")
+    if task != "ssl" and found["target_accuracy"] is None:
+        told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
+    if found["mask"] is not None:
+        told.append(f"target images sure enough to learn from, at the end: {found['mask']:.0%}")
+    if found["largest_share"] is not None:
+        told.append(
+            f"most frequent pseudo-label: {found['largest']}, {found['largest_share']:.0%} of them "
+            f"({1 / classes:.0%} if classes were even)"
+        )
+    return told
+
+
+def _last_row(folder: RunFolder) -> dict[str, Any]:
+    try:
+        row: dict[str, Any] = json.loads((folder.path / "metrics.jsonl").read_text().splitlines()[-1])
+    except (OSError, IndexError, ValueError):
+        return {}
+    return row

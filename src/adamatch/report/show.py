@@ -1,0 +1,63 @@
+"""Results in the terminal: what a run reached, predictions, and accuracy class by class."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from adamatch.evaluate import Score
+from adamatch.model import Model, Predictions
+from adamatch.report.estimate import lines
+
+
+def result(found: Mapping[str, Any], folder: Path) -> None:
+    """A benchmark's run, from its result.json."""
+    for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
+        if found.get(key) is not None:
+            count = min(found["median_of"], len(found["evaluations"]))
+            _say(f"{name} accuracy {found[key]:.2f} % (median of the last {count} evaluations)")
+    _say(f"{found.get('seconds', 0):.0f} s of training; the model is in {folder}")
+
+
+def estimate(model: Model, folder: Path) -> None:
+    """What is known of a model for one's own images, and what to do with it."""
+    for line in lines(model.history["estimate"], task=model.history["run"]["task"], classes=len(model.classes)):
+        _say(line)
+    _say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
+
+
+def predictions(found: Predictions) -> None:
+    table = Table("image", "class", box=SIMPLE_HEAD)
+    table.add_column("probability", justify="right")
+    for path, label, row in zip(found.paths, found.labels, found.probabilities, strict=True):
+        table.add_row(path, label, f"{row.max():.1%}")
+    _print(table)
+
+
+def score(found: Score) -> None:
+    table = Table("class", box=SIMPLE_HEAD)
+    for column in ("images", "accuracy"):
+        table.add_column(column, justify="right")
+    table.add_column("mistaken for")
+    for number, (name, count, accuracy) in enumerate(found.per_class()):
+        wrong = found.confusion[number].copy()
+        wrong[number] = 0
+        other = f"{found.classes[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
+        table.add_row(name, str(count), f"{accuracy:.1f} %" if count else "-", other)
+    _print(table)
+    _say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
+
+
+def _print(table: Table) -> None:
+    """At the terminal's width; in a file or a pipe as wide as it needs to be."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, console.measure(table).maximum)
+    console.print(table)
+
+
+def _say(line: str) -> None:
+    Console(highlight=False).print(line, markup=False, soft_wrap=True)

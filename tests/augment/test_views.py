@@ -1,0 +1,76 @@
+"""Views: what is weak, what is strong, that both follow from the draws alone."""
+
+import pytest
+import torch
+
+from adamatch.augment.views import CUTOUT, STRONG, WEAK, Views, normalise
+from adamatch.augment.weak import cutout, shift_mirror
+from adamatch.errors import InputError
+
+
+def batch(n: int = 6, size: int = 16) -> torch.Tensor:
+    return torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def draws(views: Views, n: int = 6) -> torch.Tensor:
+    return torch.rand(n, views.draws, generator=torch.Generator().manual_seed(1))
+
+
+def test_pixels_are_normalised_as_published() -> None:
+    x = torch.tensor([0, 127, 128, 255], dtype=torch.uint8)
+    assert normalise(x).tolist() == [-127.5 / 128, -0.5 / 128, 0.5 / 128, 127.5 / 128]
+
+
+def test_cutout_views_are_shift_and_mirror_then_a_hole() -> None:
+    views, x = Views(16, strong="cutout"), batch()
+    u = draws(views)
+    weak, strong = views(x, u)
+    assert torch.equal(weak, normalise(shift_mirror(x, u[:, :WEAK])))
+    moved = shift_mirror(x, u[:, WEAK : 2 * WEAK])
+    assert torch.equal(strong, normalise(cutout(moved, u[:, -CUTOUT:])))
+
+
+def test_the_learned_policy_stands_between_shift_and_hole() -> None:
+    views, x = Views(16, strong="cta"), batch()
+    u = draws(views)
+    assert views.policy is not None
+    expected = views.policy(shift_mirror(x, u[:, WEAK : 2 * WEAK]), u[:, 2 * WEAK : -CUTOUT])
+    assert torch.equal(views(x, u)[1], normalise(cutout(expected, u[:, -CUTOUT:])))
+
+
+@pytest.mark.parametrize("strong", STRONG)
+def test_views_follow_from_the_draws_and_not_from_the_batch(strong: str) -> None:
+    views, x = Views(16, strong=strong), batch()
+    u = draws(views)
+    together = views(x, u)
+    for i in range(len(x)):
+        alone = views(x[i : i + 1], u[i : i + 1])
+        assert torch.equal(alone[0][0], together[0][i])
+        assert torch.equal(alone[1][0], together[1][i])
+
+
+def test_without_mirror_no_image_is_flipped() -> None:
+    x = torch.arange(16, dtype=torch.uint8).expand(50, 3, 16, 16).contiguous()
+    views = Views(16, strong="cutout", mirror=False)
+    weak, _ = views(x, draws(views, 50))
+    assert bool((weak[:, 0, 0, 12] > weak[:, 0, 0, 3]).all())
+
+
+def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:
+    views, x = Views(16), batch()
+    assert views.learns
+    assert not Views(16, strong="cutout").learns
+    assert not Views(16, strong="randaugment").learns
+    probes, policy = views.probe(x, draws(views))
+    assert probes.shape == x.shape
+    right = torch.eye(10)[:6]
+    before = views.state_dict()["policy.rates"].clone()
+    views.learn(policy, right, right)
+    assert torch.equal(views.state_dict()["policy.rates"], before)  # recognised perfectly: 1 stays 1
+    views.learn(policy, right.flip(1), right)
+    assert views.state_dict()["policy.rates"].sum() < before.sum()
+
+
+def test_an_unknown_strong_view_is_named() -> None:
+    with pytest.raises(InputError, match="cutout"):
+        Views(16, strong="cut-out")

@@ -1,0 +1,153 @@
+"""A real Ray on this machine, started here. All of it: pip install ray, then `pytest -m slow tests/grid/test_ray.py`."""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from grid import fakes, many
+
+from adamatch.errors import InputError
+from adamatch.grid import lease
+from adamatch.grid.schedule import run_grid
+from adamatch.grid.spread import Resources
+from adamatch.grid.state import Folders
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
+
+
+@contextmanager
+def node(*words: str, before: tuple[str, ...] = (), more: dict[str, str] | None = None) -> Iterator[None]:
+    """A machine of a Ray cluster, as a process group that ends with the test."""
+    command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", "2", *words]
+    process = subprocess.Popen(
+        command,
+        env=many.environment(**more or {}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()  # it ends what it started
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def cluster(**more: str) -> Iterator[str]:
+    """A Ray of one machine with two cores; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray's sockets need a short path
+    words = ("--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
+    with node(*words, more=more):
+        many.wait_until(lambda: _answers(port))
+        time.sleep(3)
+        yield f"127.0.0.1:{port}"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.slow
+@needs_ray
+def test_24_runs_with_a_worker_killed_and_then_the_driver(tmp_path: Path) -> None:
+    out, keep = tmp_path / "out", tmp_path / "keep"
+    assert many.status(out)["waiting"] == 24
+    with cluster() as address:
+        driver = many.driver("ray", out, keep, address=address)
+        many.wait_until(lambda: len(many.results(out)) >= 4)
+        assert many.status(out)["running"] <= 2
+
+        many.wait_until(lambda: any(run.recipe != many.REAL for run in many.running(out)))
+        victim = next(run for run in many.running(out) if run.recipe != many.REAL)
+        held = lease.holder(out / victim.name)
+        assert held is not None
+        os.kill(held["pid"], signal.SIGKILL)
+        many.wait_until(lambda: (now := lease.holder(out / victim.name)) is None or now["pid"] != held["pid"], 5)
+        many.status(out)
+
+        many.wait_until(lambda: len(many.results(out)) >= 12)
+        driver.kill()
+        driver.wait()
+        many.wait_until(lambda: not many.running(out), 60)
+        seen = many.results(out)
+        time.sleep(3)
+        assert many.results(out) == seen  # nothing goes on without a driver
+        assert 12 <= len(seen) < 24
+        assert many.status(out) == {"done": len(seen), "failed": 0, "running": 0, "waiting": 24 - len(seen), "all": 24}
+
+        driver = many.driver("ray", out, keep, address=address)
+        shown, _ = driver.communicate(timeout=180)
+        assert driver.returncode == 0, (tmp_path / "driver.err").read_text()
+        assert json.loads(shown)["done"] == 24
+        many.assert_all_done_once(out, keep, seen, begun_twice=1 + 2)  # the killed worker's, and two when the driver died
+        assert many.events(out / victim.name)["began"] >= 2
+        assert len(list(out.glob(".shared-*"))) == 1  # of the driver that was killed
+
+
+@pytest.mark.slow
+@needs_ray
+def test_a_run_that_kills_its_workers_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
+    grid = [fakes.run(seed=seed) for seed in (9, 0, 1, 7, 2)]
+    with cluster() as address:
+        states = run_grid(grid, tmp_path, train=fakes.train, engine="ray", resources=Resources(address=address), device="cpu")
+    assert states == {"done": 3, "failed": 2, "running": 0, "waiting": 0}
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [3, 1, 1, 1, 1]
+    assert "died 3 times" in Folders(tmp_path).error(grid[0])["error"]
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.parametrize("fault", ["full", "unshared"])
+def test_a_machine_that_cannot_go_on_is_left_out(tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str) -> None:
+    if fault == "unshared" and (os.getuid() != 0 or shutil.which("unshare") is None):
+        pytest.skip("needs root and unshare, to hide a folder from one machine")
+    out = tmp_path / "out"
+    out.mkdir()
+    hidden = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none {out} && exec "$@"', "sh")
+    more = {"ADAMATCH_TEST_FULL": "1"} if fault == "full" else {}
+    grid = list(many.runs())[:12]
+    before = hidden if fault == "unshared" else ()
+    with cluster(ADAMATCH_TEST_SECONDS="0.2") as address, node(f"--address={address}", before=before, more=more):
+        time.sleep(5)
+        states = run_grid(grid, out, train=many.train, engine="ray", resources=Resources(address=address), device="cpu")
+    assert states == {"done": 12, "failed": 0, "running": 0, "waiting": 0}
+    said = capfd.readouterr().err
+    assert said.count("no more runs on a machine") == 1
+    assert ("the disk is full" if fault == "full" else "file system that all machines share") in said
+    assert all(many.events(out / run.name)["ended"] == 1 for run in grid)
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9"])
+def test_no_cluster_at_that_address_is_one_line(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InputError, match=f"no Ray cluster answers at {address}") as raised:
+        run_grid([fakes.run()], tmp_path, engine="ray", resources=Resources(address=address))
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ray_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"adamatch\[ray\]"):
+        run_grid([fakes.run()], tmp_path, engine="ray")

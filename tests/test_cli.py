@@ -1,0 +1,425 @@
+"""The command line as a person meets it: every mistake gets one line and exit code 2, and nothing is lost."""
+
+import csv
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.torch import load_file
+
+from adamatch import cli
+from adamatch.train import checkpoint
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Run
+
+TINY = ("--size", "8", "--images", "8", "--batch", "4", "--device", "cpu")
+COLOURS = {"blue": (40, 60, 200), "green": (40, 180, 60), "red": (210, 50, 40)}
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Outcome]
+
+
+def images(folder: Path, classes: tuple[str, ...] = tuple(COLOURS), count: int = 3, seed: int = 0) -> Path:
+    """One folder per class of noisy one-coloured images."""
+    rng = np.random.default_rng(seed)
+    for name in classes:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            noisy = np.asarray(COLOURS.get(name, (0, 0, 0))) + rng.integers(-40, 40, (12, 12, 3))
+            Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / name / f"{number}.png")
+    return folder
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["adamatch", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """source/, target/, few/ with three classes, and a trained model in run/."""
+    root = tmp_path_factory.mktemp("data")
+    images(root / "source", count=10)
+    images(root / "target", seed=1)
+    images(root / "few", count=1, seed=2)
+    command = [sys.executable, "-m", "adamatch", "fit", "--source", "source", "--target", "target", "--out", "run", *TINY]
+    made = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    (root / "said.txt").write_text(made.stderr)
+    (root / "printed.txt").write_text(made.stdout)
+    return root
+
+
+def refused(outcome: Outcome, *words: object) -> None:
+    """One line on stderr that says these words, exit code 2."""
+    lines = outcome.err.splitlines()
+    assert outcome.code == 2, outcome
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert outcome.out == ""
+    for word in words:
+        assert str(word) in lines[0]
+
+
+def fit(call: Call, source: Path, target: Path, out: Path, *more: object) -> Outcome:
+    return call("fit", "--source", source, "--target", target, "--out", out, "--quiet", *TINY, *more)
+
+
+def test_fit_tells_its_choices_and_an_honest_estimate(data: Path) -> None:
+    said = " ".join((data / "said.txt").read_text().split())
+    assert "network: wrn-small, because there is no GPU" in said
+    assert "3 classes, 27 labelled and 9 unlabelled images; 3 more labelled ones are held out" in said
+    assert "9 unlabelled images are fewer than a batch of 12: some come more than once in a batch" in said
+    printed = (data / "printed.txt").read_text()
+    assert "accuracy on 3 held-out source images: " in printed
+    assert "accuracy on the target: not known" in printed
+    assert "target images sure enough to learn from" in printed
+    assert "adamatch predict run IMAGES" in printed
+
+
+def test_auto_says_what_it_chose_and_why(data: Path, tmp_path: Path, call: Call) -> None:
+    more = ("--images", 4, "--batch", 2, "--method", "supervised")
+    outcome = call("fit", "--source", data / "source", "--target", data / "target", "--out", tmp_path / "run", *more)
+    assert outcome.code == 0
+    assert "image size: 32, because the images' median side is 12" in " ".join(outcome.err.split())
+    assert json.loads((tmp_path / "run/model.json").read_text())["size"] == 32
+
+
+def test_the_same_line_does_ssda_and_ssl(data: Path, tmp_path: Path, call: Call) -> None:
+    few = fit(
+        call, data / "source", data / "target", tmp_path / "ssda", "--target-labels", data / "few", "--test", data / "target"
+    )
+    assert few.code == 0
+    assert "accuracy on the labelled target images: " in few.out
+    assert "not known" not in few.out
+    ssl = fit(call, data / "source", data / "few/../source", tmp_path / "ssl", "--labels-per-class", 2)
+    assert ssl.code == 0
+    assert "accuracy on 3 held-out images: " in ssl.out
+    tasks = [json.loads((tmp_path / name / "run.json").read_text())["task"] for name in ("ssda", "ssl")]
+    assert tasks == ["ssda", "ssl"]
+    subset = json.loads((tmp_path / "ssl/result.json").read_text())["labelled_subset"]
+    assert len(subset["rows"]) == 6
+
+
+def test_predict_writes_a_csv(data: Path, tmp_path: Path, call: Call) -> None:
+    one = data / "few/red/0.png"
+    outcome = call("predict", data / "run", data / "target", one, "--csv", tmp_path / "out.csv")
+    assert outcome.code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["path", "class", "probability", *COLOURS]
+    assert len(rows) == 1 + 9 + 1
+    assert rows[-1][0] == str(one)
+    for row in rows[1:]:
+        assert row[1] in COLOURS
+        assert sum(map(float, row[3:])) == pytest.approx(1, abs=2e-3)
+        assert float(row[2]) == max(map(float, row[3:]))
+    table = call("predict", data / "run", one)
+    assert str(one) in table.out  # however long: not cut where it goes to a file
+    assert "%" in table.out
+
+
+def test_evaluate_prints_accuracy_and_a_table(data: Path, call: Call) -> None:
+    outcome = call("evaluate", data / "run", data / "target")
+    assert outcome.code == 0
+    assert all(name in outcome.out for name in COLOURS)
+    assert "% on 9 images" in outcome.out
+
+
+def test_missing_and_empty_folders(data: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "run"
+    refused(fit(call, data / "nowhere", data / "target", out), data / "nowhere", "does not exist")
+    refused(fit(call, data / "source", data / "nowhere", out), data / "nowhere", "does not exist")
+    refused(fit(call, tmp_path / "empty", data / "target", out), tmp_path / "empty", "no images")
+    refused(fit(call, data / "source", tmp_path / "empty", out), tmp_path / "empty", "no images")
+    refused(call("predict", data / "run", data / "nowhere"), data / "nowhere", "does not exist")
+    refused(call("predict", data / "nowhere", data / "target"), data / "nowhere", "no model")
+    refused(call("evaluate", data / "run", tmp_path / "empty"), tmp_path / "empty", "no images")
+    refused(call("predict", data / "run", data / "few", "--csv", tmp_path / "no/out.csv"), tmp_path / "no", "does not exist")
+    assert not out.exists()
+
+
+def test_one_class_no_classes_strange_classes(data: Path, tmp_path: Path, call: Call) -> None:
+    one = images(tmp_path / "one", ("red",))
+    flat = images(tmp_path / "flat", ("red",)) / "red"
+    strange = images(tmp_path / "strange", ("red", "purple"))
+    target, out = data / "target", tmp_path / "run"
+    refused(fit(call, one, target, out), one, "one class only (red)")
+    refused(fit(call, flat, target, out), flat, "one folder per class")
+    refused(fit(call, data / "source", target, out, "--target-labels", strange), strange, "purple")
+    refused(fit(call, data / "source", target, out, "--test", strange), strange, "purple")
+    refused(call("evaluate", data / "run", strange), strange, "purple")
+    assert not out.exists()
+
+
+def damage(path: Path, kind: str) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(
+        {"empty": b"", "truncated": whole[: len(whole) // 2], "corrupt": whole[:40] + b"\xff" * 60, "text": b"hello"}[kind]
+    )
+
+
+@pytest.mark.parametrize("kind", ["empty", "truncated", "corrupt", "text"])
+def test_bad_images_are_named_or_skipped_and_listed(data: Path, tmp_path: Path, call: Call, kind: str) -> None:
+    source = images(tmp_path / "source")
+    bad = source / "green/1.png"
+    damage(bad, kind)
+    refused(fit(call, source, data / "target", tmp_path / "run"), bad, "--skip-bad")
+    refused(call("predict", data / "run", data / "few", bad), bad)
+    refused(call("evaluate", data / "run", source), bad, "--skip-bad")
+    assert not (tmp_path / "run").exists()
+    for outcome in (
+        fit(call, source, data / "target", tmp_path / "run", "--skip-bad"),
+        call("predict", data / "run", data / "few", bad, source, "--skip-bad", "--csv", tmp_path / "out.csv"),
+        call("evaluate", data / "run", source, "--skip-bad"),
+    ):
+        assert outcome.code == 0
+        assert str(bad) in outcome.err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + 3 + 8
+    assert "on 8 images" in outcome.out
+
+
+def test_only_bad_images(data: Path, tmp_path: Path, call: Call) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"")
+    refused(call("predict", data / "run", bad, "--skip-bad"), bad, "none of 1")
+
+
+def test_more_labels_than_there_are(data: Path, tmp_path: Path, call: Call) -> None:
+    source = data / "source"
+    assert fit(call, source, source, tmp_path / "all", "--labels-per-class", 10).code == 0  # held-out images give way
+    refused(fit(call, source, source, tmp_path / "run", "--labels-per-class", 11), "11 labels per class", "'blue' has 10")
+    refused(fit(call, source, source, tmp_path / "run", "--labels-per-class", 0), "at least 1")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "nearest"),
+    [
+        ("--method", "adamach", "adamatch"),
+        ("--network", "wrn-28", "wrn-28-2"),
+        ("--device", "cpuu", "cpu"),
+        ("--precision", "bf17", "bf16"),
+    ],
+)
+def test_unknown_names_get_the_nearest(data: Path, tmp_path: Path, call: Call, option: str, value: str, nearest: str) -> None:
+    refused(fit(call, data / "source", data / "target", tmp_path / "run", option, value), value, f"did you mean '{nearest}'?")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "nearest"),
+    [
+        ("--benchmark", "handwritin", "handwriting"),
+        ("--task", "uba", "uda"),
+        ("--method", "adamach", "adamatch"),
+        ("--network", "wrn-smal", "wrn-small"),
+        ("--strong", "randaugmnt", "randaugment"),
+        ("--budget", "fsat", "fast"),
+        ("--source", "renderd", "rendered"),
+    ],
+)
+def test_unknown_names_of_a_benchmark_run(tmp_path: Path, call: Call, option: str, value: str, nearest: str) -> None:
+    given = {"--source": "rendered", "--target": "handwritten", "--images": "64", "--out": str(tmp_path / "run")}
+    arguments = [part for pair in ({**given, option: value}).items() for part in pair]
+    refused(call("train", "--quiet", *arguments), value, f"did you mean '{nearest}'?")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--size", "4"), ("--size", "big"), ("--images", "0"), ("--batch", "0"), ("--seed", "-1")]
+)
+def test_impossible_numbers(data: Path, tmp_path: Path, call: Call, option: str, value: str) -> None:
+    refused(fit(call, data / "source", data / "target", tmp_path / "run", option, value), value)
+
+
+def test_usage_mistakes_name_the_option(call: Call) -> None:
+    outcome = call("fit", "--source", "photos")
+    assert outcome.code == 2
+    assert "--target" in outcome.err
+    refused(call("train", "--option", "align"), "name=value", "align")
+
+
+def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call: Call) -> None:
+    facts = json.loads((data / "run/model.json").read_text())
+    weights = (data / "run/model.safetensors").read_bytes()
+
+    def model(text: str, content: bytes) -> Path:
+        folder = tmp_path / "model"
+        folder.mkdir(exist_ok=True)
+        (folder / "model.json").write_text(text)
+        (folder / "model.safetensors").write_bytes(content)
+        return folder
+
+    whole = json.dumps(facts)
+    newer, broken, cut = json.dumps(facts | {"version": 99}), whole[:50], weights[: len(weights) // 2]
+    refused(call("predict", model(newer, weights), data / "few"), "another version", "99")
+    refused(call("predict", model("[]", weights), data / "few"), "another version")
+    refused(call("predict", model(broken, weights), data / "few"), "model.json is damaged")
+    refused(call("predict", model(json.dumps({"version": 1}), weights), data / "few"), "model.json is damaged")
+    refused(call("predict", model(whole, cut), data / "few"), "model.safetensors cannot be read")
+    refused(call("predict", model(whole, b""), data / "few"), "model.safetensors cannot be read")
+    two = json.dumps(facts | {"classes": ["red", "green"]})
+    refused(call("predict", model(two, weights), data / "few"), "model.safetensors cannot be read")
+    refused(call("predict", model(json.dumps(facts | {"network": "own"}), weights), data / "few"), "no network is called")
+
+
+def test_a_folder_that_holds_something_else(data: Path, tmp_path: Path, call: Call) -> None:
+    before = {path.name: path.read_bytes() for path in (data / "run").iterdir()}
+    refused(fit(call, data / "source", data / "target", data / "run", "--seed", 1), data / "run", "another run", "--overwrite")
+    images(tmp_path / "changed", count=9)
+    refused(fit(call, data / "source", tmp_path / "changed", data / "run"), "another run")
+    (tmp_path / "thesis.txt").write_text("dear")
+    for more in ((), ("--overwrite",)):
+        refused(fit(call, data / "source", data / "target", tmp_path, *more), tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "dear"
+    assert {path.name: path.read_bytes() for path in (data / "run").iterdir()} == before
+
+
+def test_a_finished_run_is_not_done_twice(data: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data)
+    before = (data / "run/model.safetensors").stat().st_mtime_ns
+    again = fit(call, Path("source"), Path("target"), Path("run"))
+    assert again.code == 0
+    assert again.out == (data / "printed.txt").read_text()
+    assert (data / "run/model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_folder_in_use_by_another_process(data: Path, tmp_path: Path, call: Call) -> None:
+    holder = (
+        "import sys, time; from adamatch.train.folder import RunFolder; from adamatch.train.run import Run\n"
+        "with RunFolder(sys.argv[1]).claim(Run()): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            refused(fit(call, data / "source", data / "target", tmp_path / "run"), tmp_path / "run", "another process")
+        finally:
+            other.kill()
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A disk without room for weights."""
+
+    def save_file(*arguments: Any, **more: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("adamatch.model.save_file", save_file)
+    yield
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("full")
+def test_a_disk_that_fills_up_loses_nothing(data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    refused(fit(call, data / "source", data / "target", out), "disk is full", out)
+    assert not (out / "result.json").exists()
+    kept = checkpoint.load(out / "checkpoints", print)
+    assert kept is not None
+    monkeypatch.undo()  # room again
+    assert fit(call, data / "source", data / "target", out).code == 0
+    average = {name.removeprefix("average.net."): value for name, value in kept[0].items() if name.startswith("average.net.")}
+    saved = load_file(out / "model.safetensors")
+    assert saved.keys() == average.keys()
+    assert all(bool((saved[name] == average[name]).all()) for name in saved)  # nothing was trained again
+
+
+def test_a_disk_that_is_full_for_a_csv(data: Path, call: Call) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    refused(call("predict", data / "run", data / "few", "--csv", "/dev/full"), "No space left")
+
+
+def test_no_right_to_write(data: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "file").write_text("")
+    refused(fit(call, data / "source", data / "target", tmp_path / "file/run"), tmp_path / "file/run")
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+    arguments = ["fit", "--source", "source", "--target", "target", "--out", str(tmp_path / "run"), "--size", "8", "--batch"]
+    command = [sys.executable, "-m", "adamatch", *arguments, "4", "--images", "8000"]
+    with subprocess.Popen(command, cwd=data, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "run/metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("stopped at step ")
+    assert last.endswith("give the same command again to go on")
+    assert "Traceback" not in err
+    assert checkpoint.load(tmp_path / "run/checkpoints", print) is not None
+    held = Run.from_json((tmp_path / "run/run.json").read_text())
+    with RunFolder(tmp_path / "run").claim(held):
+        pass
+
+
+COMMANDS = [
+    (),
+    ("demo",),
+    ("fit",),
+    ("predict",),
+    ("evaluate",),
+    ("train",),
+    ("data",),
+    ("data", "list"),
+    ("data", "download"),
+    ("data", "prepare"),
+    ("data", "verify"),
+    ("data", "generate", "mnistm"),
+    ("data", "generate", "digits"),
+    ("grid",),
+    ("grid", "plan"),
+    ("grid", "run"),
+    ("grid", "status"),
+    ("grid", "table"),
+]
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_every_help_teaches_by_example(call: Call, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", int(width))
+    for command in COMMANDS:
+        outcome = call(*command, "--help")
+        assert outcome.code == 0, command
+        assert max(map(len, outcome.out.splitlines())) <= int(width)
+        assert "[bold]" not in outcome.out
+        text = " ".join(outcome.out.replace("│", " ").split())
+        taught = text.partition("[OPTIONS]")[2]  # after the line of usage
+        assert " ".join(("adamatch", *command)) in taught or command == ("data", "list"), command
+        if command[:1] == ("data",) and command != ("data",) and "--data" in text:
+            assert "$ADAMATCH_DATA" in text, command  # square brackets vanish from help texts
+
+
+def test_python_m_adamatch_and_no_arguments() -> None:
+    made = subprocess.run([sys.executable, "-m", "adamatch"], capture_output=True, text=True)
+    assert "Usage:" in made.stdout + made.stderr
+    assert "fit" in made.stdout + made.stderr

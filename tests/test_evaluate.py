@@ -1,0 +1,73 @@
+"""Accuracy, per class and in all, against counting by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from colours import CLASSES, arrays
+from sklearn.metrics import confusion_matrix
+from torch import nn
+
+from adamatch.data.store import Store
+from adamatch.errors import InputError
+from adamatch.evaluate import Evaluation, predict, score
+from adamatch.train import speed
+
+CPU = speed.choose("cpu")
+
+
+def test_score_counts_as_scikit_learn_does() -> None:
+    rng = np.random.default_rng(0)
+    labels, guesses = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
+    found = score(np.eye(3, dtype=np.float32)[guesses], Store(np.zeros((50, 1, 1, 3), np.uint8), labels, CLASSES))
+    assert found.accuracy == pytest.approx(100 * np.mean(labels == guesses))
+    assert np.array_equal(found.confusion, confusion_matrix(labels, guesses))
+    for number, (name, count, accuracy) in enumerate(found.per_class()):
+        mine = labels == number
+        assert (name, count) == (CLASSES[number], mine.sum())
+        assert accuracy == pytest.approx(100 * np.mean(guesses[mine] == number))
+
+
+def test_a_class_without_images_has_no_accuracy() -> None:
+    store = Store(np.zeros((2, 1, 1, 3), np.uint8), np.array([0, 0]), CLASSES)
+    found = score(np.eye(3, dtype=np.float32)[[0, 1]], store)
+    assert found.accuracy == 50
+    assert [math.isnan(accuracy) for _, _, accuracy in found.per_class()] == [False, True, True]
+
+
+def test_without_labels_there_is_nothing_to_evaluate() -> None:
+    with pytest.raises(InputError, match="no labels"):
+        score(np.zeros((2, 3), np.float32), Store(np.zeros((2, 1, 1, 3), np.uint8), None, CLASSES))
+
+
+class Brightest(nn.Module):
+    """Takes the strongest channel for the class; counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return 10 * x.mean((2, 3)).flip(1)
+
+
+def test_predict_normalises_and_orders_channels() -> None:
+    images, labels = arrays(7)
+    found = predict(Brightest(), images, CPU)
+    assert np.array_equal(found.argmax(1), labels)
+    z = 10 * ((images.astype(np.float64) - 127.5) / 128).mean((1, 2))[:, ::-1]
+    expected = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_evaluation_of_several_sets_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = arrays(9)
+    tests = {"right": Store(images, labels, CLASSES), "shifted": Store(images, (labels + 1) % 3, CLASSES)}
+    monkeypatch.setattr("adamatch.evaluate.BATCH", 4)
+    for resident in (2**31, 1):  # kept on the device, or read anew
+        monkeypatch.setattr("adamatch.evaluate.RESIDENT", resident)
+        net = Brightest()
+        assert Evaluation(tests, CPU)(net) == {"right": 100.0, "shifted": 0.0}
+        assert net.calls == 6

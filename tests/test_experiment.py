@@ -1,0 +1,198 @@
+"""Whole runs on the embedded benchmark: every method on every task, and what a result says."""
+
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from train import tiny
+
+from adamatch import experiment, nets
+from adamatch.data import benchmarks, rendered, tasks
+from adamatch.data.store import Store
+from adamatch.data.tasks import split_hash
+from adamatch.errors import InputError
+from adamatch.evaluate import predict
+from adamatch.methods import METHODS
+from adamatch.model import Model
+from adamatch.train import loop
+from adamatch.train import run as runs
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Run, recipe
+from adamatch.train.speed import Captured
+
+STEPS = 3
+RECIPE = recipe("handwriting", images=4 * STEPS, batch=4, uratio=2, tau=0.3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_images() -> Iterator[None]:
+    """The embedded benchmark with 60 drawn and 60 handwritten images, test sets of 20; one thread."""
+    drawn = {seed: rendered.rendered(60, RECIPE.size, seed) for seed in (0, 1)}
+    written = {split: every(rendered.handwritten(split, RECIPE.size), 6) for split in ("train", "test")}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with (
+        mock.patch.object(rendered, "rendered", lambda count, size, seed: drawn[seed]),
+        mock.patch.object(rendered, "handwritten", lambda split, size: written[split]),
+        mock.patch.object(runs, "EVALUATIONS", 1),
+    ):
+        yield
+    torch.set_num_threads(threads)
+
+
+def every(store: Store, count: int) -> Store:
+    """`count` images of each class."""
+    assert store.labels is not None
+    rows = np.concatenate([np.flatnonzero(store.labels == number)[:count] for number in range(10)])
+    return Store(store.images[rows], store.labels[rows], store.classes)
+
+
+def a_run(task: str, **changes: Any) -> Run:
+    source = "" if task == "ssl" else "rendered"
+    labels = 1 if task in ("ssl", "ssda") else 0
+    return Run(**{"task": task, "source": source, "target": "handwritten", "labels": labels, "recipe": RECIPE, **changes})
+
+
+CELLS = [(method, task) for method in METHODS for task in ("uda", "ssl", "ssda")] + [("supervised", "oracle")]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("method", "task"), CELLS)
+def test_every_method_on_every_task(method: str, task: str, seed: int, tmp_path: Path) -> None:
+    run = a_run(task, method=method, seed=seed)
+    result = experiment.train(run, out=tmp_path / "run", machine=tiny.CPU, quiet=True)
+    assert result == json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["id"] == run.id
+    assert Run.from_json(json.dumps(result["run"])) == run
+    assert 0 <= result["accuracy"] <= 100
+    assert (result["source_accuracy"] is None) == (task == "ssl")
+    chosen = result["labelled_subset"]
+    assert (chosen is not None) == (task in ("ssl", "ssda"))
+    if chosen:
+        assert len(chosen["rows"]) == 10
+        assert chosen["hash"] == split_hash(chosen["rows"])
+    model = Model.load(tmp_path / "run")
+    assert model.classes == tuple("0123456789")
+    assert all(value.isfinite().all() for value in model.net.state_dict().values())
+
+
+def test_seeds_choose_other_labels_and_weights(tmp_path: Path) -> None:
+    results = [
+        experiment.train(a_run("ssl", seed=seed), out=tmp_path / f"{seed}", machine=tiny.CPU, quiet=True) for seed in (0, 1)
+    ]
+    assert results[0]["labelled_subset"] != results[1]["labelled_subset"]
+    assert not tiny.same(tiny.weights(tmp_path / "0"), tiny.weights(tmp_path / "1"))
+
+
+@pytest.mark.parametrize(
+    "options", [{"interpolate": False}, {"align": "none"}, {"align": "labels"}, {"threshold": "fixed"}], ids=str
+)
+def test_ablations_are_arguments(options: dict[str, Any], tmp_path: Path) -> None:
+    for name, given in (("whole", {}), ("ablated", options)):
+        run = a_run("uda", options=given, recipe=replace(RECIPE, images=4 * 8))
+        experiment.train(run, out=tmp_path / name, machine=tiny.CPU, quiet=True)
+    assert not tiny.same(tiny.weights(tmp_path / "whole"), tiny.weights(tmp_path / "ablated"))
+
+
+def test_ssda_trains_on_a_concatenated_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sizes: list[tuple[int, int]] = []
+    call = Captured.__call__
+
+    def noting(self: Any, inputs: Any) -> None:
+        sizes.append((len(inputs.x_sl), len(inputs.x_tu)))
+        call(self, inputs)
+
+    monkeypatch.setattr(Captured, "__call__", noting)
+    for task in ("uda", "ssda", "oracle"):
+        experiment.train(a_run(task), out=tmp_path / task, machine=tiny.CPU, quiet=True)
+    assert sizes == [(4, 8)] * STEPS + [(8, 8)] * STEPS + [(8, 8)] * STEPS
+
+
+def test_what_a_result_says(tmp_path: Path) -> None:
+    run = tiny.a_run(images=4 * 45)
+    tiny.solve(run, tmp_path / "run")
+    result = RunFolder(tmp_path / "run").result() or {}
+    targets = [row["target"] for row in result["evaluations"]]
+    assert len(targets) == 15
+    assert result["accuracy"] == statistics.median(targets[-10:])
+    assert result["last"] == targets[-1]
+    assert result["best_ORACLE"] == max(targets)
+    assert result["median_of"] == 10
+    assert result["evaluate_every_images"] == 12
+    assert result["versions"]["torch"] == torch.__version__
+    assert result["wall_seconds"] >= result["seconds"] > 0
+    assert Model.load(tmp_path / "run").history["accuracy"] == result["accuracy"]
+
+
+def test_a_student_learns_from_what_its_teacher_is_sure_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[tasks.Problem] = []
+    feeds_of = loop.feeds_of
+
+    def noting(run: Run, problem: tasks.Problem, *rest: Any) -> Any:
+        pools.append(problem)
+        return feeds_of(run, problem, *rest)
+
+    monkeypatch.setattr(loop, "feeds_of", noting)
+    tiny.solve(tiny.a_run(method="noisystudent", options={"generations": 2}, tau=0.35), tmp_path / "run")
+    assert [len(problem.labelled) for problem in pools] == [1, 1, 1]
+    problem = tiny.problem()
+    for generation in range(2):
+        teacher = Model.load(tmp_path / "run" / f"generation-{generation}")
+        y = predict(teacher.net, problem.unlabelled.parts[0], tiny.CPU)
+        keep = y.max(1) > 0.35
+        student = pools[generation + 1].labelled[0]
+        assert len(student) == 30 + keep.sum()
+        np.testing.assert_array_equal(student.labels[30:], y[keep])
+        np.testing.assert_array_equal(student.parts[-1], problem.unlabelled.parts[0][keep])
+        np.testing.assert_array_equal(student.labels[:30], np.eye(3)[problem.labelled[0].labels])
+    assert keep.any()
+
+
+def test_a_network_of_ones_own(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+
+    for method in ("adamatch", "noisystudent"):
+        tiny.solve(tiny.a_run(method=method), tmp_path / method, net=build())
+        loaded = Model.load(tmp_path / method, net=build())
+        assert tiny.same(loaded.net.state_dict(), tiny.weights(tmp_path / method))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"method": "adamtch"}, "no method is called 'adamtch': did you mean 'adamatch'"),
+        ({"options": {"aling": "none"}}, "has no option 'aling'"),
+        ({"task": "uad"}, "no task is called 'uad': did you mean 'uda'"),
+        ({"labels": 2}, "task uda takes no target labels"),
+        ({"task": "ssda"}, "task ssda needs labelled target images"),
+        ({"task": "ssda", "labels": 7}, "7 labels per class were asked for and class '0' has 6"),
+        ({"source": "handwritten"}, "source and target are both 'handwritten'"),
+        ({"source": ""}, "task uda needs a target and a source"),
+        ({"recipe": replace(RECIPE, network="wrn-29-2")}, "no network is called 'wrn-29-2': did you mean 'wrn-28-2'"),
+        ({"recipe": replace(RECIPE, strong="cutuot")}, "no strong view is called 'cutuot': did you mean 'cutout'"),
+        ({"method": "noisystudent", "options": {"generations": 0}}, "generations counts the students"),
+        ({"weights": "nowhere.safetensors"}, "nowhere.safetensors"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+    run = Run(**{"source": "rendered", "target": "handwritten", "recipe": RECIPE, **changes})
+    with pytest.raises(InputError) as error:
+        experiment.train(run, out=tmp_path / "run", machine=tiny.CPU, quiet=True)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+    experiment.train(a_run("uda"), out=tmp_path / "run", machine=tiny.CPU, quiet=True)  # corrected, in the same folder
+
+
+def test_the_benchmarks_preset_has_a_network_that_exists() -> None:
+    for name in benchmarks.BENCHMARKS:
+        assert recipe(name).network in nets.NETWORKS

@@ -1,0 +1,139 @@
+"""fit as a library call: whatever holds images, whatever is a network."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from colours import TINY, arrays, network
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
+
+import adamatch
+from adamatch.data.own import OwnData
+from adamatch.errors import InputError
+from adamatch.fit import _choose
+from adamatch.train import speed
+
+
+class Pairs(Dataset[tuple[Tensor, int]]):
+    """A torch dataset with names of classes."""
+
+    classes = ("blue", "green", "red")
+
+    def __init__(self, count: int) -> None:
+        self.images, self.labels = arrays(count)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.from_numpy(self.images[index]), int(self.labels[index])
+
+
+def test_arrays_learn_to_tell_colours(tmp_path: Path) -> None:
+    source, target = arrays(60), arrays(60, seed=1, dark=60)
+    more = TINY | {"images": 800, "batch": 8}
+    model = adamatch.fit(source=source, target=target[0], test=target, network=network(norm=True), out=tmp_path / "run", **more)
+    assert model.classes == ("0", "1", "2")
+    assert model.evaluate(target).accuracy > 90
+    estimate = model.history["estimate"]
+    assert estimate["target_accuracy"] > 60
+    assert estimate["held_out"] == 6
+    assert 0 <= estimate["mask"] <= 1
+    assert 1 / 3 <= estimate["largest_share"] <= 1
+
+
+def test_datasets_with_names_of_classes(tmp_path: Path) -> None:
+    unlabelled = TensorDataset(torch.from_numpy(arrays(9)[0]))
+    model = adamatch.fit(source=Pairs(12), target=unlabelled, out=tmp_path / "run", **TINY)
+    assert model.classes == ("blue", "green", "red")
+    assert set(model.predict(unlabelled).labels) <= set(model.classes)
+
+
+def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
+    net = network(norm=True)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert not torch.equal(model.net.state_dict()["0.weight"], before["0.weight"])
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_without_batch_norm_it_is_said_once_that_both_forwards_coincide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], norm: bool
+) -> None:
+    more = TINY | {"quiet": False}
+    adamatch.fit(source=arrays(12), target=arrays(12)[0], network=network(norm), out=tmp_path / "run", **more)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("both forwards of AdaMatch coincide") == (0 if norm else 1)
+
+
+def test_a_network_that_does_not_fit_the_classes(tmp_path: Path) -> None:
+    wrong: Iterator[tuple[nn.Module, str]] = iter(
+        [
+            (nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), r"gives \[2, 5\] for two images: with 3 classes"),
+            (nn.Sequential(nn.Flatten(), nn.Linear(7, 3)), r"cannot take images \[2, 3, 8, 8\]"),
+        ]
+    )
+    for net, message in wrong:
+        with pytest.raises(InputError, match=message):
+            adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("same", "count", "labelled", "unlabelled", "held_out"),
+    [(False, None, 81, 9, 9), (True, None, 81, 81, 9), (True, 4, 12, 81, 9), (True, 30, 90, 90, 0)],
+)
+def test_held_out_images_are_in_no_pool(same: bool, count: int | None, labelled: int, unlabelled: int, held_out: int) -> None:
+    images, labels = arrays(90)
+    images[:, 0, 0, 0] = np.arange(90)  # each image knows its number
+    target = None if same else arrays(9)[0]
+    problem = OwnData(8, skip_bad=False, quiet=True).problem((images, labels), target, None, None, count, seed=0)
+    assert (len(problem.labelled[0]), len(problem.unlabelled)) == (labelled, unlabelled)
+    assert ("source" in problem.tests) == (held_out > 0)
+    if not held_out:
+        return
+    apart = problem.tests["source"]
+    assert apart.labels is not None
+    assert np.bincount(apart.labels).tolist() == [held_out // 3] * 3
+    numbers = set(apart.images[:, 0, 0, 0].tolist())
+    assert not numbers & set(problem.labelled[0].parts[0][:, 0, 0, 0].tolist())
+    if same:
+        assert not numbers & set(problem.unlabelled.parts[0][:, 0, 0, 0].tolist())
+
+
+def test_changed_data_are_another_run(tmp_path: Path) -> None:
+    def fit(count: int) -> adamatch.Model:
+        return adamatch.fit(source=arrays(12), target=arrays(count)[0], out=tmp_path / "run", **TINY)
+
+    first = fit(9)
+    assert torch.equal(fit(9).net.state_dict()["head.weight"], first.net.state_dict()["head.weight"])
+    with pytest.raises(InputError, match="another run"):
+        fit(10)
+
+
+def test_options_of_the_method_arrive(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no option 'alignment'"):
+        adamatch.fit(source=arrays(12), target=arrays(9)[0], options={"alignment": "none"}, out=tmp_path / "a", **TINY)
+    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], options={"align": "none"}, out=tmp_path / "b", **TINY)
+    assert model.history["run"]["options"] == {"align": "none"}
+
+
+@pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
+def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
+    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64).recipe
+    assert recipe.steps == steps
+    assert recipe.average <= 0.999
+    assert recipe.average**steps <= 0.5
+    assert steps < 10_000 or recipe.average == pytest.approx(0.999)
+
+
+def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
+    large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
+    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto")
+    assert (chosen.recipe.size, chosen.recipe.batch, chosen.recipe.strong) == (32, 64, "cutout")
+    assert "median side is 200 and there is no GPU" in chosen.reasons[0]
+    assert len(chosen.reasons) == 3

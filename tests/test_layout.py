@@ -1,0 +1,86 @@
+"""How the package is laid out: imports go one way, files are short, nothing is called utils."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import adamatch
+
+PACKAGE = Path(adamatch.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+# Each may import what stands to the left of it, and its own part.
+ORDER: list[set[str]] = [
+    {"errors"},
+    {"data"},
+    {"augment"},
+    {"nets"},
+    {"methods"},
+    {"train"},
+    {"evaluate", "model", "report", "grid", "experiment", "fit", "demo"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+LONGEST = 320
+
+
+def part_of(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(file: Path) -> set[str]:
+    """Parts of the package that a file imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file.name}, line {node.lineno}: a relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    inside = {name.split(".")[1] for name in found if name.startswith("adamatch.")}
+    return inside & RANK.keys()
+
+
+def test_every_part_has_its_place() -> None:
+    assert len(FILES) > 60
+    assert {part_of(file) for file in FILES} <= RANK.keys()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_imports_go_only_leftwards(file: Path) -> None:
+    own = part_of(file)
+    wrong = {part for part in imported(file) if RANK[part] > RANK[own]}
+    assert not wrong, f"{own} must not import {', '.join(sorted(wrong))}"
+
+
+def test_the_parser_sees_what_is_imported() -> None:
+    assert {"data", "methods", "errors"} <= imported(PACKAGE / "train" / "loop.py")
+    assert "train" in imported(PACKAGE / "evaluate.py")
+    assert "cli" in imported(PACKAGE / "__main__.py")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_files_are_short_and_say_what_they_are(file: Path) -> None:
+    text = file.read_text()
+    assert len(text.splitlines()) <= LONGEST
+    assert file.stem not in ("utils", "util", "helpers", "common", "misc")
+    assert not text or ast.get_docstring(ast.parse(text))
+
+
+def test_nothing_is_unpickled_or_executed() -> None:
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("exec", "eval", "pickle.load", "pickle.loads"), f"{file.name}, line {node.lineno}"
+                if called == "torch.load":
+                    given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                    assert given.get("weights_only") == "True", f"{file.name}, line {node.lineno}"
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]
+    assert adamatch.__version__ == project["version"]
+    assert (PACKAGE / "py.typed").exists()

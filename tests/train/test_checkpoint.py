@@ -1,0 +1,194 @@
+"""What happens to a checkpoint that is damaged, or that meets a full disk."""
+
+import errno
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import nn
+from train import tiny
+
+from adamatch.errors import InputError
+from adamatch.train import checkpoint
+from adamatch.train.folder import RunFolder
+from adamatch.train.loop import Interruption
+from adamatch.train.run import Run
+from adamatch.train.speed import Captured
+
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(7), "state": torch.arange(5, dtype=torch.uint8)}
+
+
+def flip(path: Path, count: int = 8) -> None:
+    data = bytearray(path.read_bytes())
+    for place in random.sample(range(len(data)), min(count, len(data))):
+        data[place] ^= 1 << random.randrange(8)
+    path.write_bytes(data)
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "flipped tensors": lambda path: flip(path),
+    "one bit of the tensors": lambda path: flip(path, 1),
+    "half the tensors": halve,
+    "no tensors": Path.unlink,
+    "one bit of the JSON": lambda path: flip(path.with_suffix(".json"), 1),
+    "half the JSON": lambda path: halve(path.with_suffix(".json")),
+    "an empty JSON": lambda path: path.with_suffix(".json").write_text(""),
+    "JSON of something else": lambda path: path.with_suffix(".json").write_text("[3]"),
+    "JSON number": lambda path: path.with_suffix(".json").write_text("3"),
+}
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    facts = {"evaluations": [{"target": 12.5, "loss": float("inf")}], "seconds": 0.1}
+    checkpoint.save(tmp_path, 9, TENSORS, facts)
+    found = checkpoint.load(tmp_path, pytest.fail)
+    assert found is not None
+    assert tiny.same(found[0], TENSORS)
+    assert {name: found[1][name] for name in ("step", *facts)} == {"step": 9, **facts}
+
+
+def test_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
+    for step in (5, 70, 1_000_000):
+        checkpoint.save(tmp_path, step, {"a": torch.tensor(float(step))}, {})
+    assert len(list(tmp_path.iterdir())) == 4
+    found = checkpoint.load(tmp_path, pytest.fail)
+    assert found is not None
+    assert found[1]["step"] == found[0]["a"] == 1_000_000
+    assert checkpoint.newest(tmp_path) == tmp_path / "step-001000000.safetensors"
+
+
+def test_an_empty_folder_has_none(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path / "nowhere", pytest.fail) is None
+    assert checkpoint.newest(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_one_is_named_and_the_one_before_it_used(damage: str, tmp_path: Path) -> None:
+    for step in (1, 2):
+        path = checkpoint.save(tmp_path, step, TENSORS, {"seconds": 123.4})
+    DAMAGES[damage](path)
+    said: list[str] = []
+    found = checkpoint.load(tmp_path, said.append)
+    assert found is not None
+    assert found[1]["step"] == 1
+    assert said == [f"{path} is damaged: using the checkpoint before it"]
+
+
+def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    net[2].weight = net[0].weight
+    checkpoint.save(tmp_path, 1, net.state_dict(), {})
+    found = checkpoint.load(tmp_path, pytest.fail)
+    assert found is not None
+    assert torch.equal(found[0]["2.weight"], found[0]["0.weight"])
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Path]:
+    """A run that ended all at once in its step 9, with checkpoints of steps 3 and 6."""
+    run, out = tiny.a_run(), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Captured, "__call__", raise_at(Captured.__call__, 9, Interruption("stopped")))
+        with pytest.raises(Interruption):
+            tiny.solve(run, out)
+    assert sorted(path.name for path in (out / "checkpoints").glob("*.json")) == ["step-000000003.json", "step-000000006.json"]
+    return run, out
+
+
+def raise_at(function: Callable[..., Any], number: int, error: Exception) -> Callable[..., Any]:
+    calls = iter(range(1, 1_000_000))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize("damage", ["flipped tensors", "half the tensors", "half the JSON"])
+def test_a_run_goes_on_from_the_one_before(
+    damage: str, stopped: tuple[Run, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = stopped
+    newest = out / "checkpoints" / "step-000000006.safetensors"
+    DAMAGES[damage](newest)
+    tiny.solve(run, out)
+    said = capsys.readouterr().err
+    assert f"{newest} is damaged: using the checkpoint before it" in said  # though it is quiet
+    tiny.solve(run, tmp_path / "whole")
+    assert tiny.same(tiny.weights(out), tiny.weights(tmp_path / "whole"))
+    assert [row["step"] for row in tiny.rows(out)] == [3, 6, 9, 12]
+
+
+def test_a_run_with_no_whole_checkpoint_starts_again(stopped: tuple[Run, Path], tmp_path: Path) -> None:
+    run, out = stopped
+    for path in (out / "checkpoints").glob("*.safetensors"):
+        flip(path)
+    tiny.solve(run, out)
+    tiny.solve(run, tmp_path / "whole")
+    assert tiny.same(tiny.weights(out), tiny.weights(tmp_path / "whole"))
+    assert [row["step"] for row in tiny.rows(out)] == [3, 6, 9, 12]
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+BROKEN_WRITES = {
+    "tensors": (
+        checkpoint,
+        "save_file",
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ),
+    "rename": (os, "replace", FULL),
+    "JSON": (checkpoint, "write_atomically", FULL),
+    "fsync": (os, "fsync", FULL),
+}
+
+
+@pytest.mark.parametrize("where", BROKEN_WRITES)
+def test_a_full_disk_is_said_and_nothing_is_lost(
+    where: str, stopped: tuple[Run, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = stopped
+    owner, name, error = BROKEN_WRITES[where]
+    before = sorted((out / "checkpoints").iterdir())
+    # Going on, metrics.jsonl is cut to the checkpoint's step first: one rename and one fsync that succeed.
+    first = 2 if owner is os else 1
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, raise_at(getattr(owner, name), first, error))
+        with pytest.raises(InputError) as failed:
+            tiny.solve(run, out)
+    message = str(failed.value)
+    assert message.startswith(f"{out}/checkpoints: the checkpoint of step 9 could not be written (the disk is full): make room")
+    assert "\n" not in message
+    assert sorted((out / "checkpoints").iterdir()) == before  # the older ones, and no rubbish beside them
+    tiny.solve(run, out)
+    tiny.solve(run, tmp_path / "whole")
+    assert tiny.same(tiny.weights(out), tiny.weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("name", ["append", "finish"])
+def test_a_disk_that_fills_up_elsewhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, out = tiny.a_run(), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, name, raise_at(getattr(RunFolder, name), 1, FULL))
+        with pytest.raises(InputError, match="run: the disk is full: make room and start the same run again"):
+            tiny.solve(run, out)
+    tiny.solve(run, out)
+    assert json.loads((out / "result.json").read_text())["id"] == run.id
+
+
+def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "save_file", raise_at(save_file, 1, PermissionError(errno.EACCES, "Permission denied")))
+    with pytest.raises(InputError, match=r"step 3 could not be written \(.*Permission denied\)"):
+        tiny.solve(tiny.a_run(), tmp_path / "run")

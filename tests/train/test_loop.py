@@ -1,0 +1,166 @@
+"""What a run measures and when, what it says, and how it minds signals."""
+
+import io
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from torch import Tensor, nn
+from train import tiny
+
+from adamatch.errors import InputError
+from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.train import checkpoint, loop, speed
+from adamatch.train.folder import RunFolder
+from adamatch.train.loop import History
+from adamatch.train.progress import ESTIMATE_AFTER, Progress
+
+
+@given(st.lists(st.floats(0, 100), max_size=30))
+def test_accuracy_is_the_median_of_the_last_ten(values: list[float]) -> None:
+    history = History([{"target": value, "other": 1.0} for value in values])
+    assert history.accuracy() == (pytest.approx(np.median(values[-10:])) if values else None)
+    assert history.accuracy("source") is None
+
+
+def test_it_is_evaluated_at_every_so_many_images_and_at_the_end(tmp_path: Path) -> None:
+    tiny.solve(tiny.a_run(images=4 * 14), tmp_path / "run")
+    rows = tiny.rows(tmp_path / "run")
+    assert [row["step"] for row in rows] == [3, 6, 9, 12, 14]
+    assert [row["images"] for row in rows] == [12, 24, 36, 48, 56]
+    assert all(0 <= row["target"] <= 100 for row in rows)
+    assert all({"loss", "loss_source", "loss_target", "mask", "threshold", "pseudo_labels"} <= row.keys() for row in rows)
+    seconds = [row["seconds"] for row in rows]
+    assert sorted(seconds) == seconds
+    assert seconds[0] > 0
+
+
+def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:
+    tiny.solve(tiny.a_run(stop=4 * 6), tmp_path / "run")
+    assert [row["step"] for row in tiny.rows(tmp_path / "run")][-1] == 6
+    tiny.solve(tiny.a_run(images=4 * 6), tmp_path / "short")
+    first, second = tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "short")
+    assert not tiny.same(first, second)  # the schedules are those of the longer run
+
+
+def test_checkpoints_come_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    save = checkpoint.save
+
+    def noting(folder: Path, step: int, *rest: Any) -> Path:
+        steps.append(step)
+        return save(folder, step, *rest)
+
+    monkeypatch.setattr(checkpoint, "save", noting)
+    tiny.solve(tiny.a_run(), tmp_path / "often")
+    assert steps == [3, 6, 9, 12]
+    steps.clear()
+    tiny.solve(tiny.a_run(), tmp_path / "seldom", seconds_per_checkpoint=1000)
+    assert steps == [12]
+    assert tiny.same(tiny.weights(tmp_path / "often"), tiny.weights(tmp_path / "seldom"))
+
+
+class _Sum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 6).reshape(2, 3))
+
+
+class _Constant(Method):
+    """A loss whose gradient is 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Metrics]:
+        return net.weight.sum(), {}
+
+
+def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    run, net = tiny.a_run(), _Sum()
+
+    def evaluate(given: nn.Module) -> dict[str, float]:
+        seen.append(given)
+        return {"target": 1.0}
+
+    w = net.weight.detach().double().numpy()
+    with Progress(run.recipe, quiet=True) as progress:
+        average, history = loop.train(
+            *(run, tiny.problem(), RunFolder(tmp_path), net, _Constant()),
+            machine=tiny.CPU,
+            evaluate=evaluate,
+            progress=progress,
+        )
+    assert len(seen) == len(history.evaluations) == tiny.STEPS
+    assert all(each.net is average for each in seen)
+    mean, memory = w, np.zeros_like(w)
+    for step in range(tiny.STEPS):
+        memory = 0.9 * memory + 1 + 0.001 * w
+        w = w - 0.03 * np.cos(np.arccos(0.25) * step / tiny.STEPS) * memory
+        mean = 0.8 * mean + 0.2 * w
+    np.testing.assert_allclose(average.state_dict()["weight"].numpy(), mean, rtol=1e-4, atol=1e-5)
+
+
+def test_signals_are_given_back() -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with loop._stop_signals() as noted:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert noted == [signal.SIGTERM, signal.SIGINT]
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+
+
+def test_a_run_in_another_thread_leaves_signals_alone(tmp_path: Path) -> None:
+    thread = threading.Thread(target=tiny.solve, args=(tiny.a_run(), tmp_path / "run"))
+    thread.start()
+    thread.join()
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def says(recipe: object = tiny.RECIPE, *, quiet: bool = False) -> tuple[Progress, io.StringIO]:
+    text = io.StringIO()
+    return Progress(recipe, quiet=quiet, console=Console(file=text, width=200)), text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("skipped", [(), (ESTIMATE_AFTER,)])
+def test_the_cost_is_told_once_after_the_first_steps(skipped: tuple[int, ...]) -> None:
+    progress, text = says(replace(tiny.RECIPE, images=400))
+    for done in range(1, 60):
+        if done not in skipped:  # that step may be an evaluation's
+            progress.due(done)
+    assert text.getvalue().count("100 steps of 4 labelled images, about 0 s") == 1
+
+
+def test_warnings_are_told_once_each_and_also_where_it_is_quiet() -> None:
+    progress, text = says(quiet=True)
+    for step in (1, 2):
+        progress.report({"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"])
+    progress.say("not this")
+    assert text.getvalue() == "warning: step 1: class 3 has 90% of the pseudo-labels: the others may be collapsing\n"
+
+
+def test_the_machine_is_chosen_or_told() -> None:
+    chosen = speed.choose("cpu")
+    assert (chosen.precision, chosen.compile, chosen.graph) == ("fp32", False, False)
+    assert speed.choose("cpu", "bf16", compile=True).compile
+    assert "fp32" in str(chosen)
+    for device, precision, message in (
+        ("cup", "auto", "no device is called 'cup': did you mean 'cpu'"),
+        ("cpu", "fp23", "no precision is called 'fp23': did you mean 'fp32'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            speed.choose(device, precision)
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="no CUDA device is there: use --device cpu"):
+            speed.choose("cuda")
+        assert speed.choose().device.type == "cpu"

@@ -1,0 +1,134 @@
+"""A run that is killed at any moment and started again ends with the same weights, bit for bit."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+from train import tiny
+
+from adamatch.data.feed import Place
+from adamatch.methods import METHODS
+from adamatch.train.run import Run
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    @cache
+    def weights_and_rows(text: str) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+        out = tmp_path_factory.mktemp("whole") / "run"
+        tiny.solve(Run.from_json(text), out)
+        return tiny.weights(out), rows(out)
+
+    return weights_and_rows
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    """All that was measured, but for the time."""
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in tiny.rows(out)]
+
+
+def killed(run: Run, out: Path, moment: str, place: Place = "auto") -> None:
+    assert tiny.in_process(tiny.doomed, run.to_json(), out, moment, place) == -signal.SIGKILL
+    assert not (out / "result.json").exists()
+
+
+def check(run: Run, out: Path, whole: Any, place: Place = "auto") -> None:
+    """The resumed run ends as the uninterrupted one: weights bit for bit, every metric too, each step once."""
+    tiny.solve(run, out, place=place)
+    weights, measured = whole(run.to_json())
+    assert tiny.same(tiny.weights(out), weights)
+    assert [row["step"] for row in measured] == list(range(tiny.EVERY, tiny.STEPS + 1, tiny.EVERY))
+    assert rows(out) == measured
+
+
+@pytest.mark.parametrize("place", ["device", "host", "disk"])
+def test_killed_at_a_random_step(place: Place, tmp_path: Path, uninterrupted: Any) -> None:
+    run, step = tiny.a_run(), random.randint(1, tiny.STEPS)
+    print(f"killed at step {step}")
+    killed(run, tmp_path / "run", f"step {step}", place)
+    check(run, tmp_path / "run", uninterrupted, place)
+
+
+@pytest.mark.parametrize(
+    "moment", ["step 1", "step 4", "step 12", "line 2", "tensors 2", "facts 1", "facts 3", "old 5", "model 1", "result 1"]
+)
+def test_killed_while_something_is_written(moment: str, tmp_path: Path, uninterrupted: Any) -> None:
+    run = tiny.a_run()
+    killed(run, tmp_path / "run", moment)
+    check(run, tmp_path / "run", uninterrupted)
+
+
+def test_killed_again_and_again(tmp_path: Path, uninterrupted: Any) -> None:
+    run = tiny.a_run(seed=3)
+    for _ in range(3):
+        killed(run, tmp_path / "run", "step 5")  # two steps after the checkpoint from which it goes on
+    check(run, tmp_path / "run", uninterrupted)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"method": method} for method in METHODS),
+        {"strong": "cta"},
+        {"strong": "randaugment", "mirror": True},
+        {"task": "ssda", "labels": 2},
+        {"task": "ssl", "labels": 2, "method": "fixmatch+"},
+        {"method": "adamatch", "options": {"align": "labels", "threshold": "fixed"}},
+    ],
+    ids=str,
+)
+def test_every_method_and_view(changes: dict[str, Any], tmp_path: Path, uninterrupted: Any) -> None:
+    run = tiny.a_run(**changes)
+    killed(run, tmp_path / "run", "step 8")
+    check(run, tmp_path / "run", uninterrupted)
+
+
+@pytest.mark.parametrize("step", [5, tiny.STEPS + 1, tiny.STEPS + 8, 2 * tiny.STEPS + 2])
+def test_noisy_student_in_each_generation(step: int, tmp_path: Path, uninterrupted: Any) -> None:
+    run = tiny.a_run(method="noisystudent", options={"generations": 2})
+    killed(run, tmp_path / "run", f"step {step}")
+    for generation in range(step // tiny.STEPS):
+        assert (tmp_path / "run" / f"generation-{generation}" / "result.json").exists()
+    check(run, tmp_path / "run", uninterrupted)
+
+
+def test_another_seed_or_step_count_gives_other_weights(uninterrupted: Any) -> None:
+    first, seed, longer = (
+        uninterrupted(run.to_json())[0] for run in (tiny.a_run(), tiny.a_run(seed=3), tiny.a_run(images=4 * tiny.STEPS + 12))
+    )
+    assert not tiny.same(first, seed)
+    assert not tiny.same(first, longer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_step_and_saves(number: int, tmp_path: Path, uninterrupted: Any) -> None:
+    run, out = tiny.a_run(method="mcd"), tmp_path / "run"
+    assert tiny.in_process(tiny.interrupted, run.to_json(), out, 5, number) == 0
+    said = out.with_suffix(".said").read_text()
+    assert said == f"stopped at step 5 of {tiny.STEPS}, all of it saved in {out}"
+    assert (out / "checkpoints" / "step-000000005.json").exists()
+    tiny.solve(run, out)
+    weights, measured = uninterrupted(run.to_json())
+    assert tiny.same(tiny.weights(out), weights)
+    assert [row["target"] for row in rows(out)] == [row["target"] for row in measured]
+
+
+def test_the_command_says_how_to_go_on(tmp_path: Path) -> None:
+    words = "train --task ssl --labels 5 --target handwritten --images 4000 --batch 1 --method supervised --device cpu"
+    command = [sys.executable, "-m", "adamatch", *words.split(), "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    while not (tmp_path / "run" / "metrics.jsonl").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, said
+    assert "give the same command again to go on" in said
+    assert "Traceback" not in said

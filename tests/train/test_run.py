@@ -1,0 +1,210 @@
+"""Presets against the paper, and the configuration of a run as text and as a name."""
+
+import json
+import subprocess
+import sys
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adamatch.data.benchmarks import BENCHMARKS
+from adamatch.errors import InputError
+from adamatch.train.loop import MEDIAN_OF
+from adamatch.train.run import BUDGETS, FAST, MILLION, PAPER, Recipe, Run, recipe
+
+# Section 4 of the paper. network, side, labelled images in millions, weight decay
+PUBLISHED = {
+    "digitfive": ("wrn-28-2", 32, 32, 0.0005),
+    "domainnet32": ("wrn-28-2", 32, 8, 0.0005),
+    "domainnet64": ("wrn-34-2", 64, 8, 0.001),
+    "domainnet224": ("resnetv2-101", 224, 8, 0.002),
+    "office31-64": ("wrn-34-2", 64, 8, 0.001),
+    "office31-224": ("resnetv2-101", 224, 8, 0.002),
+}
+
+
+@pytest.mark.parametrize("benchmark", PUBLISHED)
+def test_presets_are_the_papers(benchmark: str) -> None:
+    network, size, millions, weight_decay = PUBLISHED[benchmark]
+    preset = recipe(benchmark, "paper")
+    assert preset.network == network
+    assert preset.size == size
+    assert preset.images == millions * MILLION
+    assert preset.weight_decay == weight_decay
+    assert preset.batch == 64
+    assert preset.uratio == 3
+    assert preset.tau == 0.9
+    assert preset.lr == 0.03
+    assert preset.lr_end == 0.25
+    assert preset.momentum == 0.9  # this and the next from the authors' code
+    assert preset.average == 0.999
+    assert preset.strong == "cta"
+    assert preset.mirror
+    assert preset.stop == 0
+    assert preset.evaluate_every * preset.batch == 2**16
+    assert MEDIAN_OF == 10
+
+
+@pytest.mark.parametrize("benchmark", ["digitfive", "domainnet64", "domainnet224"])
+def test_starting_weights_bring_the_papers_protocol(benchmark: str) -> None:
+    run = Run(benchmark=benchmark, weights="resnet101.safetensors")
+    assert run.recipe.weight_decay == 0
+    assert run.recipe.stop == 2 * MILLION  # early stop
+    assert run.recipe.last_step == 2 * MILLION // 64
+    assert run.recipe.steps == recipe(benchmark).steps  # in the middle of the same schedules
+    assert replace(run.recipe, weight_decay=recipe(benchmark).weight_decay, stop=0) == recipe(benchmark)
+
+
+def test_every_benchmark_has_a_preset_of_its_size() -> None:
+    assert PAPER.keys() == BENCHMARKS.keys()
+    for name, preset in PAPER.items():
+        assert preset.size == BENCHMARKS[name].size
+
+
+@pytest.mark.parametrize("benchmark", PAPER)
+def test_fast_is_the_same_with_fewer_images(benchmark: str) -> None:
+    paper, fast = recipe(benchmark, "paper"), recipe(benchmark, "fast")
+    assert replace(fast, images=paper.images) == paper
+    assert (fast.images < paper.images) == (benchmark in FAST)
+
+
+@pytest.mark.parametrize(
+    ("images", "batch", "stop", "steps", "last", "every"),
+    [
+        (32_000_000, 64, 0, 500_000, 500_000, 1024),
+        (8_000_000, 64, 0, 125_000, 125_000, 1024),
+        (8_000_000, 64, 2_000_000, 125_000, 31_250, 781),  # a fortieth of where it stops
+        (1_000_000, 64, 0, 15_625, 15_625, 390),
+        (64_000, 64, 0, 1000, 1000, 25),
+        (640, 64, 0, 10, 10, 1),
+        (63, 64, 0, 1, 1, 1),
+        (640, 64, 1, 10, 1, 1),
+        (640, 64, 10_000, 10, 10, 1),  # not beyond the end
+        (10**9, 100_000, 0, 10_000, 10_000, 1),
+    ],
+)
+def test_steps(images: int, batch: int, stop: int, steps: int, last: int, every: int) -> None:
+    short = recipe("digitfive", images=images, batch=batch, stop=stop)
+    assert (short.steps, short.last_step, short.evaluate_every) == (steps, last, every)
+
+
+RUN = Run(source="rendered", target="handwritten", options={"align": "none"})
+CHANGES: dict[str, Any] = {
+    "benchmark": "folders",
+    "task": "ssda",
+    "source": "all",
+    "target": "rendered",
+    "labels": 3,
+    "method": "mcd",
+    "options": {"align": "labels"},
+    "seed": 1,
+    "budget": "fast",
+    "weights": "weights.safetensors",
+    "network": "wrn-34-2",
+    "strong": "randaugment",
+    "mirror": True,
+}
+
+
+def changed(name: str) -> Run:
+    if name not in {each.name for each in fields(Recipe)}:
+        return replace(RUN, **{name: CHANGES[name]})
+    value = CHANGES[name] if name in CHANGES else getattr(RUN.recipe, name) + 1
+    return replace(RUN, recipe=replace(RUN.recipe, **{name: value}))
+
+
+NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name != "recipe"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_changes_the_id(name: str) -> None:
+    assert changed(name) != RUN
+    assert changed(name).id != RUN.id
+    assert changed(name).to_json() != RUN.to_json()
+
+
+def test_ids_are_all_different_and_names_too() -> None:
+    runs = [RUN, *(changed(name) for name in NAMES)]
+    assert len({run.id for run in runs}) == len({run.name for run in runs}) == len(runs)
+    assert RUN.name == f"handwriting-uda-rendered-handwritten-adamatch-s0-{RUN.id}"
+    assert replace(RUN, task="ssl", source="", labels=5).name.startswith("handwriting-ssl5-handwritten-adamatch-s0-")
+
+
+def test_the_id_is_known_and_the_same_in_another_process() -> None:
+    code = "import sys; from adamatch.train.run import Run; print(Run.from_json(sys.argv[1]).id)"
+    said = subprocess.run([sys.executable, "-c", code, RUN.to_json()], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == RUN.id
+    assert len(RUN.id) == 10
+
+
+@given(
+    seed=st.integers(0, 2**40),
+    lr=st.floats(1e-9, 10),
+    images=st.integers(1, 10**9),
+    options=st.dictionaries(
+        st.text(min_size=1), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), max_size=4
+    ),
+)
+def test_text_and_back(seed: int, lr: float, images: int, options: dict[str, Any]) -> None:
+    run = Run(seed=seed, options=options, recipe=recipe("digitfive", lr=lr, images=images))
+    again = Run.from_json(run.to_json())
+    assert again == run
+    assert again.to_json() == run.to_json()
+    backwards = Run(seed=seed, options=dict(reversed(options.items())), recipe=run.recipe)
+    assert backwards.to_json() == run.to_json()
+    assert list(json.loads(run.to_json())) == sorted(json.loads(run.to_json()))
+
+
+def test_equal_recipes_are_equal_texts() -> None:
+    whole, point = Run(recipe=recipe("digitfive", lr=1, images=1e6)), Run(recipe=recipe("digitfive", lr=1.0, images=10**6))
+    assert whole == point
+    assert whole.to_json() == point.to_json()
+
+
+def test_an_override_of_none_leaves_a_value_alone() -> None:
+    assert recipe("digitfive", lr=None, images=5).lr == 0.03
+    assert recipe("digitfive", mirror=False).mirror is False
+    assert recipe("digitfive", weight_decay=0).weight_decay == 0
+
+
+def without(name: str) -> Run:
+    nothing: dict[str, Any] = {name: 0}
+    return Run(recipe=replace(RUN.recipe, **nothing))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: recipe("digitfife"), "no benchmark is called 'digitfife': did you mean 'digitfive'?"),
+        (lambda: Run(benchmark="pacs"), "no benchmark is called 'pacs': did you mean 'pacs64'?"),
+        (lambda: recipe("digitfive", "fats"), "no budget is called 'fats': did you mean 'fast'?"),
+        (lambda: Run(budget="papr"), "no budget is called 'papr': did you mean 'paper'?"),
+        (
+            lambda: recipe("digitfive", weight_decy=1),
+            "no hyper-parameter is called 'weight_decy': did you mean 'weight_decay'?",
+        ),
+        (lambda: Run(source="rendred"), "no source domain of handwriting is called 'rendred': did you mean 'rendered'?"),
+        (
+            lambda: Run(target="handwriten"),
+            "no target domain of handwriting is called 'handwriten': did you mean 'handwritten'?",
+        ),
+        (lambda: Run(seed=-1), "a seed is a number from 0 on, not -1"),
+        *(
+            (lambda name=name: without(name), f"{name} must be at least 1, not 0")
+            for name in ("batch", "images", "uratio", "size")
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(make: Any, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_generated_domain_and_all_are_accepted() -> None:
+    assert Run(benchmark="digitfive", source="all", target="mnistm_generated").target == "mnistm_generated"
+    assert BUDGETS == ("paper", "fast")

@@ -1,0 +1,283 @@
+"""Schedules, SGD, the weight average and whole steps against float64 NumPy; and, on a GPU, that nothing is read back."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from train import tiny
+
+from adamatch import methods, nets
+from adamatch.augment.views import Views
+from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy, warm_up
+from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.optim import learning_rate, sgd
+from adamatch.train.run import Recipe
+from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
+from adamatch.train.step import Step
+
+Array = NDArray[np.float64]
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def test_the_learning_rate_ends_at_a_quarter() -> None:
+    p = np.linspace(0, 1, 101)
+    expected = 0.03 * np.cos(np.arccos(0.25) * p)
+    np.testing.assert_allclose([learning_rate(0.03, 0.25, float(each)) for each in p], expected, rtol=1e-15)
+    assert learning_rate(0.03, 0.25, 0) == 0.03
+    assert learning_rate(0.03, 0.25, 1) == pytest.approx(0.0075, rel=1e-12)
+    assert learning_rate(0.5, 1, 0.7) == 0.5  # constant
+
+
+def test_mu_rises_over_the_first_half() -> None:
+    p = np.linspace(0, 1, 101)
+    expected = 0.5 - np.cos(np.minimum(np.pi, 2 * np.pi * p)) / 2
+    np.testing.assert_allclose(warm_up(torch.from_numpy(p)).numpy(), expected, atol=1e-15)
+    assert (warm_up(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])) - torch.tensor([0, 0.5, 1, 1, 1])).abs().max() < 1e-6
+
+
+def test_what_a_step_gets() -> None:
+    """lr, progress and sizes of every step; all tensors of the same shape at every step."""
+    run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
+    method = methods.build("adamatch", classes=3, net=nets.build("wrn-tiny", 3), tau=0.9, options={})
+    feeds = feeds_of(run, problem, method, torch.device("cpu"), "device")
+    generator = torch.Generator().manual_seed(0)
+    few = torch.from_numpy(problem.labelled[1].parts[0]).permute(0, 3, 1, 2)
+    for done in range(tiny.STEPS):
+        inputs = inputs_of(run, done, feeds, 2, generator, 3, 8)
+        assert inputs.x_sl.shape == (8, 3, 8, 8)  # the concatenated batch: 4 source images and 4 labelled target images
+        assert inputs.y_sl.shape == (8, 3)
+        assert inputs.x_tu.shape == (8, 3, 8, 8)  # batch * uratio: the labelled batch's growth does not count
+        assert inputs.u.shape == (2 * 8 + 8, 8)
+        assert inputs.lam.shape == (16, 3)
+        assert all((few == image).flatten(1).all(1).any() for image in inputs.x_sl[4:])
+        assert not any((few == image).flatten(1).all(1).any() for image in inputs.x_sl[:4])
+        assert inputs.progress.item() == pytest.approx(done / tiny.STEPS)
+        assert inputs.lr.item() == pytest.approx(0.03 * math.cos(math.acos(0.25) * done / tiny.STEPS))
+
+
+def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
+    run, problem = tiny.a_run(), tiny.problem()
+    method = methods.build("supervised", classes=3, net=nets.build("wrn-tiny", 3), tau=0.9, options={})
+    feeds = feeds_of(run, problem, method, torch.device("cpu"), "device")
+    assert len(feeds) == 1
+    inputs = inputs_of(run, 0, feeds, 1, torch.Generator().manual_seed(0), 3, 8)
+    assert inputs.x_tu.shape == (0, 3, 8, 8)
+
+
+def test_schedules_go_on_to_their_end_where_a_run_stops_early() -> None:
+    run = tiny.a_run(stop=4 * 6)
+    feeds = feeds_of(run, tiny.problem(), _Softmax(), torch.device("cpu"), "device")
+    inputs = inputs_of(run, run.recipe.last_step - 1, feeds, 1, torch.Generator().manual_seed(0), 3, 8)
+    assert inputs.progress.item() == pytest.approx(5 / 12)
+
+
+def test_sgd_against_numpy() -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(5, 4), (5,), (3, 2, 3, 3), (1,), (7, 1)]
+    values = [rng.normal(size=shape) for shape in shapes]
+    parameters = [nn.Parameter(torch.from_numpy(value.copy())) for value in values]
+    lr = torch.tensor(0.0, dtype=torch.float64)
+    optimiser = sgd(parameters, lr=lr, momentum=0.9, weight_decay=0.1)
+    memory = [np.zeros(shape) for shape in shapes]
+    for step in range(7):
+        rate = learning_rate(0.3, 0.25, step / 7)
+        lr.fill_(rate)  # the loop refills the tensor: the optimiser has to follow
+        for number, parameter in enumerate(parameters):
+            gradient = rng.normal(size=shapes[number])
+            parameter.grad = torch.from_numpy(gradient)
+            decayed = gradient + (0.1 * values[number] if len(shapes[number]) > 1 else 0)  # weights only
+            memory[number] = 0.9 * memory[number] + decayed
+            values[number] = values[number] - rate * memory[number]
+        optimiser.step()
+        for parameter, value in zip(parameters, values, strict=True):
+            np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["wrn-tiny", "wrn-28-2"])
+def test_decay_is_on_convolutions_and_linear_weights_only(name: str) -> None:
+    net = nets.build(name, 3)
+    optimiser = sgd(list(net.parameters()), lr=torch.tensor(0.1), momentum=0.9, weight_decay=0.5)
+    decay = {id(parameter): group["weight_decay"] for group in optimiser.param_groups for parameter in group["params"]}
+    for module in net.modules():
+        for kind, parameter in module.named_parameters(recurse=False):
+            weight = isinstance(module, (nn.Conv2d, nn.Linear)) and kind == "weight"
+            assert decay.pop(id(parameter)) == (0.5 if weight else 0.0)
+    assert not decay
+
+
+class _Softmax(Method):
+    """Softmax regression on the weak views: its gradient is easy to write down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+        loss = cross_entropy(batch.y_sl, net(batch.x_sl_w)).mean()
+        return loss, {"loss_source": loss.detach()}
+
+
+def inputs(recipe: Recipe, draws: int, seed: int, lr: float = 0.1, device: str = "cpu") -> Inputs:
+    generator = torch.Generator().manual_seed(seed)
+    n_sl, n_tu, size = recipe.batch, recipe.batch * recipe.uratio, recipe.size
+    pixels = torch.randint(0, 256, (n_sl + n_tu, 3, size, size), dtype=torch.uint8, generator=generator)
+    pixels = pixels.contiguous(memory_format=torch.channels_last)
+    made = Inputs(
+        x_sl=pixels[:n_sl],
+        y_sl=torch.eye(3)[torch.arange(n_sl) % 3],
+        x_tu=pixels[n_sl:],
+        u=torch.rand(2 * n_sl + n_tu, draws, generator=generator),
+        lam=torch.rand(2 * n_sl, 3, generator=generator),
+        progress=torch.tensor(0.3),
+        lr=torch.tensor(lr),
+    )
+    return Inputs(*(tensor.to(device) for tensor in made))
+
+
+def test_whole_steps_against_numpy() -> None:
+    """Views, loss, momentum, decay, learning rate and weight average, six steps long."""
+    recipe = replace(tiny.RECIPE, weight_decay=0.05, average=0.7)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    step = Step(net, _Softmax(), recipe, tiny.CPU, pytest.fail)
+    views = Views(8, strong="cutout", mirror=False)
+    w, b = (parameter.detach().double().numpy().copy() for parameter in net.parameters())
+    memory_w, memory_b, mean_w, mean_b = np.zeros_like(w), np.zeros_like(b), w.copy(), b.copy()
+    for number in range(6):
+        lr = 0.02 * (number + 1)
+        given = inputs(recipe, views.draws, number, lr)
+        step(given)
+        weak, _ = views(torch.cat([given.x_sl, given.x_tu]), given.u[: len(given.x_sl) + len(given.x_tu)])
+        x = weak[: recipe.batch].flatten(1).double().numpy()
+        z = x @ w.T + b
+        p = np.exp(z - z.max(1, keepdims=True))
+        error = (p / p.sum(1, keepdims=True) - given.y_sl.numpy()) / recipe.batch
+        memory_w = 0.9 * memory_w + error.T @ x + 0.05 * w
+        memory_b = 0.9 * memory_b + error.sum(0)
+        w, b = w - lr * memory_w, b - lr * memory_b
+        mean_w, mean_b = 0.7 * mean_w + 0.3 * w, 0.7 * mean_b + 0.3 * b
+    for parameter, value in zip([*net.parameters(), *step.average.net.parameters()], (w, b, mean_w, mean_b), strict=True):
+        np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_any_layout_are_followed() -> None:
+    """The fused optimiser reads memory in order: a transposed or expanded gradient has to be laid out first."""
+
+    class Twisted(Method):
+        def __init__(self) -> None:
+            super().__init__()
+            self.phases = [Phase(self.loss)]
+
+        def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+            kernel, _, linear, bias = net.parameters()
+            return (kernel.permute(3, 2, 1, 0) * twist).sum() + linear.sum() + bias.sum(), {}
+
+    net = nn.Sequential(nn.Conv2d(3, 5, 2), nn.Flatten(), nn.Linear(4, 3))
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    twist = torch.arange(60.0).reshape(2, 2, 3, 5)
+    recipe = replace(tiny.RECIPE, weight_decay=0)
+    step = Step(net, Twisted(), recipe, tiny.CPU, pytest.fail)
+    step(inputs(recipe, step.views.draws, 0, lr=0.5))
+    kernel, bias, linear, last = (old - parameter.detach() for old, parameter in zip(before, net.parameters(), strict=True))
+    torch.testing.assert_close(kernel, 0.5 * twist.permute(3, 2, 1, 0))
+    torch.testing.assert_close(bias, torch.zeros(5))  # unused: not moved
+    torch.testing.assert_close(linear, torch.full((3, 4), 0.5))
+    torch.testing.assert_close(last, torch.full((3,), 0.5))
+
+
+def test_state_is_all_that_the_next_step_depends_on() -> None:
+    recipe = replace(tiny.RECIPE, strong="cta")
+    for name in methods.METHODS:
+        net, other = nets.build("wrn-tiny", 3), nets.build("wrn-tiny", 3)
+        build = [methods.build(name, classes=3, net=each, tau=0.4, options={}) for each in (net, other)]
+        first, second = Step(net, build[0], recipe, tiny.CPU, print), Step(other, build[1], recipe, tiny.CPU, print)
+        for number in range(2):
+            first(inputs(recipe, first.views.draws, number))
+        saved = {key: value.clone() for key, value in first.state().items()}
+        second.restore(saved)
+        assert tiny.same(first.state(), second.state())
+        for part in ("net", "method", "views", "average"):
+            assert tiny.same(getattr(first, part).state_dict(), getattr(second, part).state_dict()), (name, part)
+        assert (first.views.state_dict()["policy.rates"] != 1).any()  # they have been learned
+        for step in (first, second):
+            step(inputs(recipe, first.views.draws, 9))
+        assert tiny.same(first.state(), second.state()), name
+        assert not tiny.same(first.state(), saved), name
+
+
+def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
+    net = nets.build("wrn-tiny", 3)
+    Step(net, _Softmax(), replace(tiny.RECIPE, average=0.97), tiny.CPU, print)
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    assert all(norm.momentum == pytest.approx(0.03) for norm in norms)
+
+
+def test_phases_train_what_they_say() -> None:
+    net = nets.build("wrn-tiny", 3)
+    method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
+    step = Step(net, method, tiny.RECIPE, tiny.CPU, print)
+    whole, heads, features = ({id(parameter) for parameter in part} for part in step.trained)
+    assert heads | features == whole == {id(parameter) for parameter in [*net.parameters(), *method.parameters()]}
+    assert not heads & features
+    assert len(heads) == 4
+    decays = [group["weight_decay"] for optimiser in step.optimisers for group in optimiser.param_groups]
+    assert set(decays) == {0.0}  # MCD has no weight decay
+
+
+def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
+    recipe = replace(tiny.RECIPE, size=32, batch=8, uratio=3, strong=strong, mirror=True, network="wrn-small")
+    torch.manual_seed(0)
+    net = nets.build(recipe.network, 3)
+    method = methods.build(name, classes=3, net=net, tau=0.4, options={})
+    return Step(net, method, recipe, machine, pytest.fail), recipe
+
+
+@pytest.mark.gpu
+@CUDA
+@pytest.mark.parametrize("name", methods.METHODS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_nothing_is_read_back(name: str, compiled: bool) -> None:
+    machine = Machine(torch.device("cuda"), "bf16", compile=compiled, graph=compiled)
+    step, recipe = gpu_step(name, "cta", machine)
+    captured = Captured(step, machine)
+    batches = [inputs(recipe, step.views.draws, number, device="cuda") for number in range(WARM_STEPS + 4)]
+    for number, batch in enumerate(batches):
+        quiet = number <= WARM_STEPS  # the first steps compile, choose algorithms and capture
+        torch.cuda.set_sync_debug_mode("default" if quiet else "error")
+        try:
+            captured(batch)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert step.meter.read()[1] == -1
+    assert int(step.meter.steps) == len(batches)
+
+
+@pytest.mark.gpu
+@CUDA
+@pytest.mark.parametrize("name", ["adamatch", "mcd"])
+def test_captured_steps_equal_eager_ones(name: str) -> None:
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        ends = []
+        for fast in (False, True):
+            machine = Machine(torch.device("cuda"), "fp32", compile=fast, graph=fast)
+            step, recipe = gpu_step(name, "cutout", machine)
+            captured = Captured(step, machine)
+            for number in range(20):
+                captured(inputs(recipe, step.views.draws, number, lr=0.003, device="cuda"))
+            ends.append({key: value.float().cpu() for key, value in step.state().items()})
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+    eager, fast_end = ends
+    assert eager.keys() == fast_end.keys()
+    for key, value in eager.items():
+        difference = (fast_end[key] - value).abs().max() if value.numel() else torch.zeros(())
+        assert difference <= 2e-3 + 2e-2 * value.abs().max(), key

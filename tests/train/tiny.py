@@ -1,0 +1,168 @@
+"""Runs of a second: a problem of 8 x 8 images in memory, and processes that do such a run and die at a chosen moment."""
+
+import dataclasses
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+import torch._dynamo  # an optimiser would import it, three seconds long, in every process
+from safetensors.torch import load_file
+from torch import Tensor
+
+from adamatch import experiment
+from adamatch.data.feed import Place
+from adamatch.data.store import Store
+from adamatch.data.tasks import Problem, pose
+from adamatch.model import Model
+from adamatch.train import checkpoint, loop, run
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Recipe, Run
+from adamatch.train.speed import Captured, Machine
+
+CLASSES = ("dark", "grey", "light")
+CPU = Machine(torch.device("cpu"), "fp32", compile=False, graph=False)
+STEPS = 12
+EVERY = 3  # steps between two evaluations, each with a checkpoint
+RECIPE = Recipe(
+    network="wrn-tiny",
+    size=8,
+    images=4 * STEPS,
+    batch=4,
+    uratio=2,
+    weight_decay=0.001,
+    average=0.8,
+    strong="cutout",
+    mirror=False,
+    tau=0.4,
+)
+
+
+def store(count: int, seed: int) -> Store:
+    """Three shades with much noise."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(count, dtype=np.int64) % 3)
+    noise = rng.integers(0, 120, (count, 8, 8, 3))
+    return Store((noise + 60 * labels[:, None, None, None]).astype(np.uint8), labels, CLASSES)
+
+
+def problem(task: str = "uda", *, labels: int = 0, seed: int = 0, target: Store | None = None) -> Problem:
+    sources = [] if task == "ssl" else [store(30, 1)]
+    return pose(task, sources, target or store(27, 2), {"target": store(12, 3)}, labels=labels, seed=seed)
+
+
+def a_run(**changes: Any) -> Run:
+    """A tiny run; `changes` may be fields of the run or of its recipe."""
+    recipes = {each.name for each in dataclasses.fields(Recipe)}
+    recipe = dataclasses.replace(RECIPE, **{name: value for name, value in changes.items() if name in recipes})
+    rest = {name: value for name, value in changes.items() if name not in recipes}
+    return Run(benchmark="tiny", source="a", target="b", recipe=recipe, **rest)
+
+
+def solve(
+    of: Run,
+    out: Path,
+    *,
+    posed: Problem | None = None,
+    place: Place = "auto",
+    seconds_per_checkpoint: float = 0.0,
+    **given: Any,
+) -> Model:
+    """Do a run; a checkpoint at every evaluation."""
+    posed = posed or problem(of.task, labels=of.labels, seed=of.seed)
+    steps = of.recipe.last_step
+    with mock.patch.object(run, "EVALUATIONS", steps // EVERY):
+        return experiment.solve(
+            of,
+            posed,
+            RunFolder(out),
+            machine=CPU,
+            quiet=True,
+            place=place,
+            seconds_per_checkpoint=seconds_per_checkpoint,
+            **given,
+        )
+
+
+def weights(out: Path) -> dict[str, Tensor]:
+    return load_file(out / "model.safetensors")
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Bit for bit."""
+    return a.keys() == b.keys() and all(a[name].numpy().tobytes() == b[name].numpy().tobytes() for name in a)
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def in_process(function: Callable[..., None], *args: Any) -> int:
+    """The exit code of a process of its own that calls the function. It imports what we have imported only once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=function, args=args)
+    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):  # else it does not find what to import
+        process.start()
+    process.join(60)
+    assert process.exitcode is not None, "still running"
+    return process.exitcode
+
+
+def doomed(text: str, out: Path, moment: str, place: Place = "auto") -> None:
+    """Do the run of this JSON, and die by SIGKILL at a moment such as "step 5" (see MOMENTS)."""
+    torch.set_num_threads(1)
+    kind, _, number = moment.partition(" ")
+    at_call(*MOMENTS[kind], int(number), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    solve(Run.from_json(text), out, place=place)
+
+
+def interrupted(text: str, out: Path, step: int, number: int) -> None:
+    """Do the run of this JSON; before this step a signal arrives. What the run says of it is in the file `said`."""
+    torch.set_num_threads(1)
+    at_call(Captured, "__call__", step, lambda: os.kill(os.getpid(), number))
+    try:
+        solve(Run.from_json(text), out)
+    except loop.Interruption as stop:
+        out.with_suffix(".said").write_text(str(stop))
+
+
+def holding(out: Path, text: str, ready: Path, done: Path) -> None:
+    """Hold a run's folder until the file `done` is there."""
+    with RunFolder(out).claim(Run.from_json(text)):
+        ready.touch()
+        while not done.exists():
+            time.sleep(0.01)
+
+
+# What is called when the n-th such thing is about to happen.
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "step": (Captured, "__call__"),
+    "line": (RunFolder, "append"),
+    "tensors": (checkpoint, "save_file"),
+    "facts": (checkpoint, "write_atomically"),  # a checkpoint has its tensors and not yet its JSON file
+    "old": (checkpoint, "_newest_first"),  # a checkpoint is whole, the oldest is not yet dropped
+    "model": (Model, "save"),
+    "result": (RunFolder, "finish"),  # all is done and saved but for result.json
+}
+
+
+def at_call(owner: Any, name: str, number: int, act: Callable[[], None]) -> None:
+    """From now on: before the call of this number of a function or method, do something."""
+    function, calls = getattr(owner, name), itertools.count(1)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            act()
+        return function(*args, **kwargs)
+
+    setattr(owner, name, counted)
