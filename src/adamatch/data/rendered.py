@@ -8,7 +8,6 @@ from math import ceil
 from pathlib import Path
 from typing import Literal
 
-import matplotlib
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -80,7 +79,9 @@ def _enlarge(grey: Pixels, size: int) -> Pixels:
 
 def _glyph(font: str, digit: str, side: int, weight: float) -> Image.Image:
     """A digit, white on black, cut to its outline; about `side` pixels high."""
-    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
+    import matplotlib as mpl  # here, because it takes a second that nobody else should wait for
+
+    path = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     face = ImageFont.truetype(path, side)
     stroke = round(weight * side)
     left, top, right, bottom = (ceil(edge) for edge in face.getbbox(digit, stroke_width=stroke))

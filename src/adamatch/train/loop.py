@@ -114,7 +114,8 @@ def train(
                 }
                 history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
                 folder.append(row)
-                progress.report(row, warnings_of(row, classes))
+                # In the first quarter, while unlabelled images hardly count, every run looks like trouble.
+                progress.report(row, warnings_of(row, problem.classes) if 4 * done > recipe.last_step else [])
                 began = time.monotonic()
                 if last or began - saved > seconds_per_checkpoint:
                     save(done + 1)

@@ -28,7 +28,7 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[shown]}"),
             console=self.console,
-            disable=quiet,
+            disable=quiet or not self.console.is_terminal,
             transient=True,
         )
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
@@ -47,7 +47,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         if not self.quiet:
-            self.console.print(line, style="dim", markup=False, highlight=False)
+            self.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def warn(self, line: str) -> None:
         """Said even where it is quiet."""

@@ -1,14 +1,14 @@
 """What a run's metrics say of its health, without a label: warnings when pseudo-labels are missing or one-sided."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 FEW = 0.01  # part of unlabelled images that pass the threshold
 SWALLOWED = 0.5  # part of the pseudo-labels in one class (three times its share at least)
 
 
-def warnings_of(row: Mapping[str, Any], classes: int) -> list[str]:
+def warnings_of(row: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     """Lines for a person, from one row of metrics."""
     lines = []
     mask, threshold = row.get("mask"), row.get("threshold", math.nan)
@@ -19,8 +19,7 @@ def warnings_of(row: Mapping[str, Any], classes: int) -> list[str]:
     counts = row.get("pseudo_labels")
     if isinstance(counts, list) and (total := sum(counts)) > FEW:
         share = max(counts) / total
-        if share > max(SWALLOWED, 3 / classes) and classes > 2:
-            lines.append(
-                f"class {counts.index(max(counts))} has {share:.0%} of the pseudo-labels: the others may be collapsing into it"
-            )
+        if share > max(SWALLOWED, 3 / len(classes)) and len(classes) > 2:
+            largest = classes[counts.index(max(counts))]
+            lines.append(f"class {largest!r} has {share:.0%} of the pseudo-labels: the others may be collapsing into it")
     return lines

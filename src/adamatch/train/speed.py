@@ -47,6 +47,8 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         chosen = torch.device(device)
     except RuntimeError:
         raise unknown("device", device, ("auto", "cpu", "cuda", "cuda:0")) from None
+    if chosen.type not in ("cpu", "cuda"):
+        raise unknown("device", device, ("auto", "cpu", "cuda", "cuda:0"))
     on_gpu = chosen.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")
