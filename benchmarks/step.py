@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from adamatch import methods, nets
 from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.experiment import versions
-from adamatch.nets import fused
+from adamatch.nets import kernels
 from adamatch.train import speed
 from adamatch.train.loop import feeds_of, inputs_of
 from adamatch.train.run import Recipe, Run
@@ -95,7 +95,7 @@ def roofline(net: nn.Module, size: int, recipe: Recipe) -> float:
         module.register_forward_hook(count)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         net(torch.zeros(1, 3, size, size))
-    arithmetic = 3 * counter.get_total_flops() * images / (TERAFLOPS * 1e12)
+    arithmetic: float = 3 * counter.get_total_flops() * images / (TERAFLOPS * 1e12)
     return 1000 * max(arithmetic, moved * images / (TERABYTES * 1e12))
 
 
@@ -120,7 +120,7 @@ def main() -> None:
     given = parser.parse_args()
     machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
     if given.no_kernels:
-        fused.kernels.AVAILABLE = False
+        kernels.AVAILABLE = False
     rows = []
     for text in given.networks:
         network, size = text.rsplit(":", 1)

@@ -87,7 +87,7 @@ def solve(
     with folder.claim(run, overwrite=overwrite), _room(folder):
         if folder.result() is not None:
             return Model.load(folder.path, net=net, device=str(machine.device))
-        generations = int(run.options.get("generations", 1)) if run.method == "noisystudent" else 0
+        generations = _generations(run)
         stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]
         taught = problem
         for number, stage in enumerate(stages):
@@ -110,6 +110,16 @@ def _room(folder: RunFolder) -> Iterator[None]:
         if not checkpoint.disk_is_full(error):
             raise
         raise InputError(f"{folder.path}: the disk is full: make room and start the same run again, it goes on") from None
+
+
+def _generations(run: Run) -> int:
+    """How many teachers come before the network that is wanted."""
+    if run.method != "noisystudent":
+        return 0
+    count = run.options.get("generations", 1)
+    if not isinstance(count, int) or count < 1:
+        raise InputError(f"generations is the number of students: give 1 or more, not {count!r}")
+    return count
 
 
 def _stage(

@@ -47,15 +47,15 @@ def test_operations_of_networks(network: str) -> None:
 
 
 def test_steps() -> None:
-    assert cost.steps(Run(benchmark="digitfive")) == 32_000_000 // 64
-    assert cost.steps(Run(benchmark="digitfive", method="noisystudent")) == 2 * 500_000  # a teacher and a student
-    assert cost.steps(Run(benchmark="digitfive", method="noisystudent", options={"generations": 3})) == 4 * 500_000
+    assert cost.steps(Run(benchmark="digitfive")) == 32 * 2**20 // 64
+    assert cost.steps(Run(benchmark="digitfive", method="noisystudent")) == 2 * 524_288  # a teacher and a student
+    assert cost.steps(Run(benchmark="digitfive", method="noisystudent", options={"generations": 3})) == 4 * 524_288
 
 
 def test_nothing_measured_is_an_assumption_that_says_so() -> None:
     estimate = cost.Rates().estimate(Run(benchmark="digitfive"))
     assert estimate.basis == cost.ASSUMPTION
-    assert estimate.seconds == pytest.approx(0.0091 * 500_000)
+    assert estimate.seconds == pytest.approx(0.0091 * 524_288)
 
 
 def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
@@ -73,12 +73,12 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     assert len(rates.measured) == 2
 
     other = Run(benchmark="digitfive", source="usps", target="svhn", seed=5)
-    assert rates.estimate(other).seconds == pytest.approx(0.02 * 500_000)
+    assert rates.estimate(other).seconds == pytest.approx(0.02 * 524_288)
     assert rates.estimate(other).basis == "measured on 1 CPU threads, fp32"
-    assert rates.estimate(Run(benchmark="domainnet64")).seconds == pytest.approx(0.04 * 125_000)
+    assert rates.estimate(Run(benchmark="domainnet64")).seconds == pytest.approx(0.04 * 131_072)
     # FixMatch+ forwards 2 x (64 + 192) images where AdaMatch forwards 2 x (64 + 64 + 192).
     scaled = rates.estimate(Run(benchmark="domainnet64", method="fixmatch+"))
-    assert scaled.seconds == pytest.approx(0.04 * 125_000 * 512 / 640)
+    assert scaled.seconds == pytest.approx(0.04 * 131_072 * 512 / 640)
     assert scaled.basis.startswith("scaled")
     assert rates.estimate(Run(benchmark="domainnet224")).basis == cost.ASSUMPTION
 
@@ -89,5 +89,5 @@ def test_the_fastest_machine_counts_by_its_median() -> None:
     slow = [cost.Measured(shape, seconds, "slow") for seconds in (1.0, 1.0, 0.1)]
     fast = [cost.Measured(shape, seconds, "fast") for seconds in (0.5, 0.6, 9.0)]
     estimate = cost.Rates([*slow, *fast]).estimate(run)
-    assert estimate.seconds == pytest.approx(0.6 * 500_000)
+    assert estimate.seconds == pytest.approx(0.6 * 524_288)
     assert estimate.basis == "measured on fast"

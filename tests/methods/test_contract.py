@@ -100,7 +100,7 @@ def test_state_dict_is_the_whole_state(name: str) -> None:
 def test_any_network_with_a_forward_will_do(name: str) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     method = build(name, classes=3, net=net, tau=0.9, options={})
-    for phase in method.phases:  # type: ignore[union-attr]
+    for phase in method.phases:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
 

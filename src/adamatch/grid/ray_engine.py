@@ -74,7 +74,10 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token) -> None:
         submit(batch)
     try:
         while pending:
-            (ended,), _ = ray.wait(list(pending), num_returns=1)
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=1)  # inside of it Python hears no signal
+            if not ready:
+                continue
+            ended = ready[0]
             batch = pending.pop(ended)
             try:
                 refusal = ray.get(ended)

@@ -18,6 +18,7 @@ from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.errors import InputError
 from adamatch.methods.parts import Method
 from adamatch.train import checkpoint
+from adamatch.train.events import Events
 from adamatch.train.folder import RunFolder
 from adamatch.train.optim import learning_rate
 from adamatch.train.progress import Progress
@@ -82,6 +83,7 @@ def train(
         history, start = History(facts["evaluations"], facts["seconds"]), facts["step"]
         progress.say(f"going on from step {start} of {recipe.last_step}")
     folder.rewind(start)
+    events = Events(folder.path / "events", start)
 
     def save(done: int) -> None:
         facts = {"evaluations": history.evaluations, "seconds": history.seconds}
@@ -114,6 +116,7 @@ def train(
                 }
                 history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
                 folder.append(row)
+                events.add(row)
                 # In the first quarter, while unlabelled images hardly count, every run looks like trouble.
                 progress.report(row, warnings_of(row, problem.classes) if 4 * done > recipe.last_step else [])
                 began = time.monotonic()
@@ -127,6 +130,7 @@ def train(
                 history.seconds += time.monotonic() - began
                 save(done + 1)
                 raise Interruption(f"stopped at step {done + 1} of {recipe.last_step}, all of it saved in {folder.path}")
+    events.close()
     return step.average.net, history
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError, unknown
 
-MILLION = 1_000_000
+MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 EVALUATIONS = (
     40  # at least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter
