@@ -22,6 +22,7 @@ from adamatch.grid import lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import Folders
+from adamatch.train.run import Run
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
 
@@ -103,6 +104,30 @@ def test_24_runs_with_a_worker_killed_and_then_the_driver(tmp_path: Path) -> Non
         many.assert_all_done_once(out, keep, seen, begun_twice=1 + 2)  # the killed worker's, and two when the driver died
         assert many.events(out / victim.name)["began"] >= 2
         assert len(list(out.glob(".shared-*"))) == 1  # of the driver that was killed
+
+
+def one() -> Iterator[Run]:
+    """A real run that takes minutes."""
+    yield Run(source="rendered", target="handwritten")
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_it_saves_its_runs_and_says_so_in_one_line(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "adamatch", "grid", "run", "grid.test_ray:one", "--engine", "ray", "--device", "cpu"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path)], env=many.environment(RAY_ADDRESS=""), stderr=subprocess.PIPE, text=True
+    )
+    many.wait_until(lambda: list(tmp_path.glob("*/metrics.jsonl")))
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1].startswith("the grid was stopped")
+    assert "Traceback" not in said
+    assert list(tmp_path.glob("*/checkpoints/*.safetensors"))
+    assert Folders(tmp_path).state(next(one())) == "waiting"
+    assert not list(tmp_path.glob(".shared-*"))
 
 
 @pytest.mark.slow

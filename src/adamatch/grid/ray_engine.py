@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from adamatch.errors import InputError
 from adamatch.grid import lease
-from adamatch.grid.local_engine import EARLY_DEATHS, raise_interruption
+from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
 from adamatch.grid.work import BrokenProcess, Job, beats, say
@@ -39,19 +39,20 @@ def run(job: Job, asked: Resources) -> None:
     if ours:
         _connect(ray, asked.address)
     token = write_token(job.folders.out)
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, raise_interruption) if main else None
+    stopped: list[int] = []  # signals
+    listens = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, lambda number, frame: stopped.append(number)) for number in listens}
     try:
-        _drive(ray, job, asked, token)
+        _drive(ray, job, asked, token, stopped)
     finally:
         token.path.unlink(missing_ok=True)
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if ours:
             ray.shutdown()
 
 
-def _drive(ray: Any, job: Job, asked: Resources, token: Token) -> None:
+def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int]) -> None:
     """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
     gpus, places = _places(ray, job, asked)
     until = job.deadline - time.monotonic() + time.time()
@@ -74,7 +75,9 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token) -> None:
         submit(batch)
     try:
         while pending:
-            ready, _ = ray.wait(list(pending), num_returns=1, timeout=1)  # inside of it Python hears no signal
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=1)  # inside of it no signal can raise
+            if stopped:
+                raise Interruption("the grid was stopped; its runs are saved where they stood")
             if not ready:
                 continue
             ended = ready[0]
