@@ -180,7 +180,7 @@ def test_a_network_of_ones_own(tmp_path: Path) -> None:
         ({"source": ""}, "task uda needs a target and a source"),
         ({"recipe": replace(RECIPE, network="wrn-29-2")}, "no network is called 'wrn-29-2': did you mean 'wrn-28-2'"),
         ({"recipe": replace(RECIPE, strong="cutuot")}, "no strong view is called 'cutuot': did you mean 'cutout'"),
-        ({"method": "noisystudent", "options": {"generations": 0}}, "generations counts the students"),
+        ({"method": "noisystudent", "options": {"generations": 0}}, "generations is the number of students"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors"),
     ],
 )

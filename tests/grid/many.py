@@ -53,12 +53,12 @@ def train(run: Run, folder: Path, job: Job) -> None:
 
 
 def note(folder: Path, line: str) -> None:
-    with (folder / "events").open("a") as file:
+    with (folder / "noted.txt").open("a") as file:
         file.write(f"{line}\n")
 
 
 def events(folder: Path) -> Counter[str]:
-    return Counter(line.split()[0] for line in (folder / "events").read_text().splitlines())
+    return Counter(line.split()[0] for line in (folder / "noted.txt").read_text().splitlines())
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -25,6 +26,17 @@ from adamatch.grid.state import Folders
 from adamatch.train.run import Run
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The clusters of these tests ask for a token of their own: Ray's default depends on, and writes to, the home folder."""
+    path = tmp_path_factory.mktemp("token") / "token"
+    path.write_text(secrets.token_hex(32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+        yield
 
 
 @contextmanager

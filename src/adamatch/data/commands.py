@@ -30,6 +30,7 @@ from adamatch.data.synthetic import mnistm_generated, synthetic_drawn
 from adamatch.data.verify import picture, stores
 from adamatch.data.verify import verify as check
 from adamatch.errors import InputError, unknown
+from adamatch.terminal import print_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,7 +67,7 @@ def list_sets(data: Root = None) -> None:
             table.add_row(name, domain, counts, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
         for domain, paths in here.items():
             table.add_row(name, domain, "", "", "made here", _on_disk(paths))
-    console.print(table)
+    print_table(table)
     console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
 
 

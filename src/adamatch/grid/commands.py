@@ -15,6 +15,7 @@ from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
+from adamatch.terminal import print_table
 from adamatch.train.run import Run, recipe
 
 app = typer.Typer(
@@ -75,7 +76,7 @@ def plan(
         table.add_row(benchmark, task, *_sums(mine))
     table.add_section()
     table.add_row("all", "", *_sums(list(estimates.values())))
-    console.print(table)
+    print_table(table)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
     console.print(
         f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {sum(left) / 3600:,.1f} GPU-hours, "
@@ -182,7 +183,7 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
     everything = Counter(states.values())
     table.add_section()
     table.add_row("all", "", *(str(everything[state]) for state in STATES), str(everything.total()))
-    console.print(table)
+    print_table(table)
     for each in runs:
         if states[each.id] == "running" and (who := lease.holder(folders.of(each))):
             console.print(f"running {each.name}: process {who['pid']} on {who['machine'].split()[0]}")

@@ -179,4 +179,6 @@ def _connect(ray: Any, address: str) -> None:
     try:
         ray.init(address=where, logging_level="error", log_to_driver=True)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise InputError(f"no Ray cluster can be reached at {where} ({one_line(error)}): {remedy}") from None
+        # To an address that was given, Ray sends its token only if told to; that is the user's to decide.
+        asks = "if it asks for a token, set RAY_AUTH_MODE=token; else "
+        raise InputError(f"no Ray cluster can be reached at {where} ({one_line(error)}): {asks}{remedy}") from None

@@ -11,6 +11,7 @@ from rich.table import Table
 from adamatch.evaluate import Score
 from adamatch.model import Model, Predictions
 from adamatch.report.estimate import lines
+from adamatch.terminal import print_table
 
 
 def result(found: Mapping[str, Any], folder: Path) -> None:
@@ -34,7 +35,7 @@ def predictions(found: Predictions) -> None:
     table.add_column("probability", justify="right")
     for path, label, row in zip(found.paths, found.labels, found.probabilities, strict=True):
         table.add_row(path, label, f"{row.max():.1%}")
-    _print(table)
+    print_table(table)
 
 
 def score(found: Score) -> None:
@@ -47,16 +48,8 @@ def score(found: Score) -> None:
         wrong[number] = 0
         other = f"{found.classes[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
         table.add_row(name, str(count), f"{accuracy:.1f} %" if count else "-", other)
-    _print(table)
+    print_table(table)
     _say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
-
-
-def _print(table: Table) -> None:
-    """At the terminal's width; in a file or a pipe as wide as it needs to be."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, console.measure(table).maximum)
-    console.print(table)
 
 
 def _say(line: str) -> None:
