@@ -59,7 +59,7 @@ def paper() -> Iterator[Run]:
 def handwriting() -> Iterator[Run]:
     """The embedded benchmark, no data needed: every method on every task, 3 seeds, and the ablations."""
     for seed in range(3):
-        uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed, budget="fast")
+        uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
             yield replace(uda, method=method)
             for labels in (1, 5):

@@ -86,7 +86,6 @@ PAPER: dict[str, Recipe] = {
     "svhn": _DIGITS,
 }
 FAST: dict[str, Mapping[str, Any]] = {
-    "handwriting": {"images": 16_000},
     "digitfive": {"images": MILLION},
     "domainnet32": {"images": MILLION},
     "domainnet64": {"images": MILLION},
