@@ -23,7 +23,7 @@ def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArra
     rows = []
     for start in range(0, len(images), BATCH):
         part = images[start : start + BATCH]
-        x = torch.as_tensor(np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part).to(machine.device)
+        x = torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).to(machine.device)
         with machine.autocast():
             rows.append(net(normalise(x.permute(0, 3, 1, 2))).float().softmax(1))
     return torch.cat(rows).cpu().numpy()

@@ -7,10 +7,11 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from adamatch.data.sampler import Stream
-from adamatch.data.tasks import Labelled, Unlabelled, probabilities
+from adamatch.data.tasks import Labelled, Unlabelled
 from adamatch.errors import unknown
 
 Place = Literal["auto", "device", "host", "disk"]
@@ -40,7 +41,8 @@ class Feed:
             self.parts = [_gathered(self.parts).pin_memory()]
         self.starts = np.cumsum([0, *(len(part) for part in self.parts)])
         labels = getattr(pool, "labels", None)
-        self.labels = None if labels is None else torch.from_numpy(probabilities(labels, classes)).to(device)
+        self.classes = classes
+        self.labels = None if labels is None else torch.from_numpy(labels).to(device)
         self._ahead: Future[tuple[Tensor, Tensor]] | None = None
         self._thread = ThreadPoolExecutor(1) if self.place != "device" else None
         self._taken = 0
@@ -55,7 +57,11 @@ class Feed:
             self._ahead = self._thread.submit(self._collect)
             images, index = images.to(self.device, non_blocking=True), index.to(self.device, non_blocking=True)
         self._taken += 1
-        return images.permute(0, 3, 1, 2), None if self.labels is None else self.labels[index]
+        return images.permute(0, 3, 1, 2), None if self.labels is None else self._probabilities(self.labels[index])
+
+    def _probabilities(self, labels: Tensor) -> Tensor:
+        """Class numbers [batch] or probabilities [batch, k] -> probabilities; of a batch alone, for k may be large."""
+        return F.one_hot(labels, self.classes).float() if labels.ndim == 1 else labels.float()
 
     @property
     def taken(self) -> int:

@@ -55,7 +55,7 @@ class Store:
         if head.get("version") != VERSION:
             raise InputError(f"{path} was written by another version ({head.get('version')}): delete it and prepare it again")
         try:
-            images = np.load(path / "images.npy", mmap_mode="c", allow_pickle=False)  # private: writes never reach the file
+            images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
             labels = np.load(path / "labels.npy", allow_pickle=False) if head["labelled"] else None
         except (OSError, EOFError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it and prepare it again") from None
