@@ -99,14 +99,11 @@ def split_hash(chosen: Sequence[int]) -> str:
 
 
 def add_labelled(problem: Problem, pool: Labelled) -> Problem:
-    """The same problem with `pool` mixed into each labelled pool's images (a teacher's labels, say)."""
-    first, *others = problem.labelled
-    k = len(problem.classes)
-    mixed = Labelled(
-        tuple(part for old in (first, *others) for part in old.parts) + pool.parts,
-        np.concatenate([*(probabilities(old.labels, k) for old in (first, *others)), probabilities(pool.labels, k)]),
-    )
-    return replace(problem, labelled=(mixed,))
+    """The same problem with one labelled pool: the images that it had, and those of `pool` (a teacher's, say)."""
+    pools = (*problem.labelled, pool)
+    parts = tuple(part for each in pools for part in each.parts)
+    labels = np.concatenate([probabilities(each.labels, len(problem.classes)) for each in pools])
+    return replace(problem, labelled=(Labelled(parts, labels),))
 
 
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:

@@ -1,6 +1,5 @@
 """ResNetV2 (He et al., "Identity mappings in deep residual networks", 2016): the paper's network for 224 x 224."""
 
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +7,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from adamatch.nets.conv import Conv
+from adamatch.nets.initial import initialise
 from adamatch.nets.norm import BatchNorm
 
 ReluNorm = partial(BatchNorm, slope=0.0)
@@ -35,11 +35,7 @@ class ResNetV2(nn.Module):
             self.stages.append(nn.ModuleDict({"blocks": nn.ModuleList(stage)}))
         self.norm = ReluNorm(before)
         self.head = nn.Linear(before, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.normal_(module.weight, std=math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels)))
-        nn.init.xavier_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        initialise(self, self.head)
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N, 3, H, W] -> [N, d]; images of different `groups` are normalised by statistics of their own."""

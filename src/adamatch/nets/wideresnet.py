@@ -1,11 +1,11 @@
 """Wide residual networks as the authors built them: pre-activation, LeakyReLU 0.1, and a stem of 16 channels."""
 
-import math
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from adamatch.nets.conv import Conv
+from adamatch.nets.initial import initialise
 from adamatch.nets.norm import BatchNorm
 
 
@@ -30,11 +30,7 @@ class WideResNet(nn.Module):
                 self.norms.append(BatchNorm(wider))
                 width = wider
         self.head = nn.Linear(width, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.normal_(module.weight, std=math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels)))
-        nn.init.xavier_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        initialise(self, self.head)
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N, 3, H, W] -> [N, d]; images of different `groups` are normalised by statistics of their own."""
