@@ -66,22 +66,26 @@ def main() -> None:
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--out", type=Path, default=Path("results/curves"))
     given = parser.parse_args()
-    machines = {"fast": speed.choose(), "eager float32": speed.choose(precision="fp32", compile=False)}
+    machines = {"bf16, compiled, one CUDA graph": speed.choose(), "float32, eager": speed.choose(precision="fp32", compile=False)}
     found = {name: curve(machine, given.steps, given.every, given.network) for name, machine in machines.items()}
     facts = {name: {"machine": str(machines[name]), "ms": ms, "rows": rows} for name, (rows, ms) in found.items()}
     given.out.with_suffix(".json").write_text(json.dumps({"versions": versions(), "curves": facts}, indent=1))
+    draw(found, given.out.with_suffix(".png"))
+    last = {name: sum(row["loss"] for row in rows[-10:]) / len(rows[-10:]) for name, (rows, _) in found.items()}
+    print({name: (round(value, 4), round(found[name][1], 2)) for name, value in last.items()})
+
+
+def draw(found: dict[str, tuple[list[dict[str, float]], float]], path: Path) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6))
     for axis, name in zip(axes, ("loss", "threshold", "mask"), strict=True):
-        for label, (rows, ms) in found.items():
-            axis.plot([row["step"] for row in rows], [row[name] for row in rows], label=f"{label} ({ms:.1f} ms/step)", lw=1.3)
+        for label, (rows, _) in found.items():
+            axis.plot([row["step"] for row in rows], [row[name] for row in rows], label=label, lw=1.3)
         axis.set_title(name)
         axis.set_xlabel("step")
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.tight_layout()
-    figure.savefig(given.out.with_suffix(".png"), dpi=110)
-    last = {name: sum(row["loss"] for row in rows[-10:]) / len(rows[-10:]) for name, (rows, _) in found.items()}
-    print({name: (round(value, 4), round(found[name][1], 2)) for name, value in last.items()})
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

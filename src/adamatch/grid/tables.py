@@ -38,6 +38,8 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
     made = [*_summaries(plain), *_matrices(plain), *_variants(done)]
     if detail:
         made.append(_cells(done))
+    if made:
+        made[-1] = replace(made[-1], notes=[*made[-1].notes, _evidence(done)])
     return made
 
 
@@ -137,6 +139,22 @@ def _cells(done: Sequence[Done]) -> Table:
         rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", f"{seconds:.0f}"])
     notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
+
+
+def _evidence(done: Sequence[Done]) -> str:
+    """Where, with what and when the figures were measured."""
+
+    def all_of(values: Iterable[str]) -> str:
+        return " and ".join(sorted({value for value in values if value}))
+
+    results = [each.result for each in done]
+    machines = all_of(result.get("machine", "") for result in results)
+    versions = all_of(
+        ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items()) for result in results
+    )
+    days = sorted(result.get("date", "")[:10] for result in results)
+    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    return f"Measured on {machines}; {versions}; {when}."
 
 
 def _table(
