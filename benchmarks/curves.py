@@ -66,7 +66,10 @@ def main() -> None:
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--out", type=Path, default=Path("results/curves"))
     given = parser.parse_args()
-    machines = {"bf16, compiled, one CUDA graph": speed.choose(), "float32, eager": speed.choose(precision="fp32", compile=False)}
+    machines = {
+        "bf16, compiled, one CUDA graph": speed.choose(),
+        "float32, eager": speed.choose(precision="fp32", compile=False),
+    }
     found = {name: curve(machine, given.steps, given.every, given.network) for name, machine in machines.items()}
     facts = {name: {"machine": str(machines[name]), "ms": ms, "rows": rows} for name, (rows, ms) in found.items()}
     given.out.with_suffix(".json").write_text(json.dumps({"versions": versions(), "curves": facts}, indent=1))

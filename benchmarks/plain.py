@@ -2,6 +2,7 @@
 
 import random
 import time
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,19 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from adamatch import nets
+from adamatch.data.tasks import Problem
+from adamatch.evaluate import Evaluation
 from adamatch.methods import AdaMatch
 from adamatch.methods.parts import Batch
 from adamatch.nets import WeightAverage, fused
+from adamatch.train.optim import learning_rate
+from adamatch.train.run import Recipe
+from adamatch.train.speed import Machine
+
+CLASSES = 10
+EVALUATIONS = 20  # of a curve
+Curve = list[tuple[float, float]]
 
 OPERATIONS = (
     lambda image, level: Image.blend(image, ImageOps.autocontrast(image), level),
@@ -33,14 +44,15 @@ OPERATIONS = (
 class Pairs(Dataset[tuple[Tensor, Tensor, int]]):
     """A weak and a strong view of each image, made one image at a time."""
 
-    def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
-        self.images, self.labels = images, labels
+    def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64], mirror: bool = True) -> None:
+        self.images, self.labels, self.mirror = images, labels, mirror
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
-        weak, strong = _shift(self.images[index]), Image.fromarray(_shift(self.images[index]))
+        weak = _shift(self.images[index], self.mirror)
+        strong = Image.fromarray(_shift(self.images[index], self.mirror))
         for _ in range(2):
             strong = random.choice(OPERATIONS)(strong, random.random())
         hole = np.array(strong)
@@ -50,12 +62,12 @@ class Pairs(Dataset[tuple[Tensor, Tensor, int]]):
         return _tensor(weak), _tensor(hole), int(self.labels[index])
 
 
-def _shift(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _shift(image: NDArray[np.uint8], mirror: bool) -> NDArray[np.uint8]:
     side, pad = len(image), len(image) // 8
     wide = np.pad(image, ((pad, pad), (pad, pad), (0, 0)), mode="reflect")
     y, x = random.randrange(2 * pad + 1), random.randrange(2 * pad + 1)
     crop = wide[y : y + side, x : x + side]
-    return np.ascontiguousarray(crop[:, ::-1] if random.random() < 0.5 else crop)
+    return np.ascontiguousarray(crop[:, ::-1] if mirror and random.random() < 0.5 else crop)
 
 
 def _tensor(image: NDArray[np.uint8]) -> Tensor:
@@ -67,38 +79,80 @@ def endless(loader: DataLoader[Any]) -> Any:
         yield from loader
 
 
+class Plain:
+    """AdaMatch's training step, and the loaders that feed it."""
+
+    def __init__(
+        self, net: nn.Module, labelled: Pairs, unlabelled: Pairs, device: torch.device, workers: int, **of: Any
+    ) -> None:
+        self.recipe = Recipe(**of)
+        batch, uratio = self.recipe.batch, self.recipe.uratio
+        common: dict[str, Any] = {"shuffle": True, "drop_last": True, "pin_memory": device.type == "cuda"}
+        few = max(1, workers // 4)
+        self.labelled = endless(DataLoader(labelled, batch, num_workers=few, persistent_workers=True, **common))
+        self.unlabelled = endless(
+            DataLoader(unlabelled, batch * uratio, num_workers=workers, persistent_workers=True, **common)
+        )
+        self.net, self.device = net.to(device).train(), device
+        net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
+        fused.use(net, False)
+        self.method = AdaMatch(CLASSES, tau=self.recipe.tau).to(device)
+        self.average = WeightAverage(net)
+        self.optimiser = torch.optim.SGD(
+            net.parameters(), lr=self.recipe.lr, momentum=0.9, weight_decay=self.recipe.weight_decay
+        )
+
+    def step(self, progress: float) -> None:
+        x_sl_w, x_sl_s, y = next(self.labelled)
+        x_tu_w, x_tu_s, _ = next(self.unlabelled)
+        lam = torch.rand(2 * len(y), CLASSES)
+        tensors = (x_sl_w, x_sl_s, torch.eye(CLASSES)[y], x_tu_w, x_tu_s, torch.tensor(progress), lam)
+        loss, _ = self.method.loss(self.net, Batch(*(tensor.to(self.device, non_blocking=True) for tensor in tensors)))
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.recipe.lr, self.recipe.lr_end, progress)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.average.update(self.net)
+
+
 def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, uratio: int, workers: int, steps: int) -> float:
     """Seconds per step, data loading included, after a few steps to warm up."""
     rng = np.random.default_rng(0)
     count = batch * uratio * 8
-    data = Pairs(rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), rng.integers(0, 10, count))
-    common: dict[str, Any] = {"shuffle": True, "drop_last": True, "pin_memory": device.type == "cuda"}
-    labelled = endless(DataLoader(data, batch, num_workers=max(1, workers // 4), persistent_workers=True, **common))
-    unlabelled = endless(DataLoader(data, batch * uratio, num_workers=workers, persistent_workers=True, **common))
-    net.to(device).train()
-    net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
-    fused.use(net, False)
-    method = AdaMatch(10).to(device)
-    average = WeightAverage(net)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9, weight_decay=5e-4)
-    began = 0.0
-    warm = 5
-    for done in range(steps + warm):
-        if done == warm:
-            _wait(device)
-            began = time.perf_counter()
-        x_sl_w, x_sl_s, y = next(labelled)
-        x_tu_w, x_tu_s, _ = next(unlabelled)
-        y_sl = torch.eye(10)[y]
-        lam, progress = torch.rand(2 * batch, 10), torch.tensor(0.5)
-        tensors = (x_sl_w, x_sl_s, y_sl, x_tu_w, x_tu_s, progress, lam)
-        loss, _ = method.loss(net, Batch(*(tensor.to(device, non_blocking=True) for tensor in tensors)))
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        average.update(net)
+    data = Pairs(rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), rng.integers(0, CLASSES, count))
+    recipe = {"network": "", "size": size, "images": 10**9, "weight_decay": 5e-4, "batch": batch, "uratio": uratio}
+    plain = Plain(net, data, data, device, workers, **recipe)
+    for _ in range(5):
+        plain.step(0.5)
+    _wait(device)
+    began = time.perf_counter()
+    for _ in range(steps):
+        plain.step(0.5)
     _wait(device)
     return (time.perf_counter() - began) / steps
+
+
+def train(recipe: Recipe, problem: Problem, evaluate: Evaluation, machine: Machine, seconds: float, workers: int) -> Curve:
+    """Train for so many seconds of a run, as far as it gets; (seconds, accuracy) on the way, evaluations not counted."""
+    pool, target = problem.labelled[0], np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
+    labels = pool.labels.astype(np.int64)
+    labelled = Pairs(np.concatenate([np.asarray(part) for part in pool.parts]), labels, recipe.mirror)
+    unlabelled = Pairs(target, np.zeros(len(target), dtype=np.int64), recipe.mirror)
+    plain = Plain(nets.build(recipe.network, CLASSES), labelled, unlabelled, machine.device, workers, **asdict(recipe))
+    curve: Curve = []
+    spent, began = 0.0, time.perf_counter()
+    for done in range(recipe.steps):
+        plain.step(done / recipe.steps)
+        now = spent + time.perf_counter() - began
+        if now > seconds or now > (len(curve) + 1) * seconds / EVALUATIONS or done + 1 == recipe.steps:
+            _wait(machine.device)
+            spent += time.perf_counter() - began
+            curve.append((spent, evaluate(plain.average)["target"]))
+            began = time.perf_counter()
+            if spent > seconds:
+                break
+    return curve
 
 
 def _wait(device: torch.device) -> None:

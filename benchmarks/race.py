@@ -1,0 +1,73 @@
+"""Accuracy against seconds of training on a hard pair: a finished run beside a plain implementation of the same method.
+
+    python benchmarks/race.py RESULT.json --data DIR --seconds 240 --out results/digitfive/race
+
+RESULT.json is what `adamatch grid run --keep` wrote. The plain one has the same pair, network, schedules and budget, and is
+stopped after so many seconds. Writes OUT.json (its curve) and OUT.png (both).
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+from plain import Curve, train
+
+from adamatch.data import benchmarks
+from adamatch.evaluate import Evaluation
+from adamatch.experiment import versions
+from adamatch.grid.figures import run_of
+from adamatch.train import speed
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+
+def plain_curve(result: dict[str, Any], data: Path | None, seconds: float, workers: int) -> Curve:
+    run = run_of(result)
+    problem = benchmarks.problem(
+        run.benchmark, task=run.task, source=run.source, target=run.target, labels=run.labels, seed=run.seed, root=data
+    )
+    machine = speed.choose(precision="fp32", compile=False)
+    torch.manual_seed(run.seed)
+    return train(run.recipe, problem, Evaluation({"target": problem.tests["target"]}, machine), machine, seconds, workers)
+
+
+def draw(result: dict[str, Any], plain: Curve, path: Path) -> None:
+    run = run_of(result)
+    figure, axis = plt.subplots(figsize=(6.4, 3.8))
+    rows = result["evaluations"]
+    axis.plot([row["seconds"] for row in rows], [row["target"] for row in rows], label="adamatch", lw=1.8)
+    axis.plot([second for second, _ in plain], [accuracy for _, accuracy in plain], label="plain PyTorch", lw=1.8)
+    axis.set_xlabel("seconds of training")
+    axis.set_ylabel("accuracy on the target's test set")
+    axis.set_title(f"{run.source} -> {run.target}")
+    axis.set_ylim(0, 100)
+    axis.grid(alpha=0.3)
+    axis.legend(loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("result", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
+    parser.add_argument("--out", type=Path, default=Path("results/digitfive/race"))
+    given = parser.parse_args()
+    result = json.loads(given.result.read_text())
+    plain = plain_curve(result, given.data, given.seconds, given.workers)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"run": result["id"], "workers": given.workers, "machine": str(speed.choose()), "versions": versions()}
+    given.out.with_suffix(".json").write_text(json.dumps({**facts, "plain": plain}, indent=1))
+    draw(result, plain, given.out.with_suffix(".png"))
+    print(f"plain: {plain[-1][1]:.1f} after {plain[-1][0]:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
