@@ -13,7 +13,7 @@ from adamatch.data.commands import app as data_app
 from adamatch.errors import InputError
 from adamatch.grid.commands import app as grid_app
 from adamatch.report import show
-from adamatch.train import speed
+from adamatch.train import distributed, speed
 from adamatch.train.loop import Interruption
 from adamatch.train.run import PRETRAINED, Run, recipe
 
@@ -118,7 +118,8 @@ def fit(
         overwrite=overwrite,
         quiet=quiet,
     )
-    show.estimate(trained, out)
+    if distributed.speaks():
+        show.estimate(trained, out)
 
 
 @app.command()
@@ -190,6 +191,9 @@ def train(
     network: Annotated[str | None, typer.Option(help="wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, ...")] = None,
     strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
     mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
+    statistics: Annotated[
+        str | None, typer.Option(help="Batch norm's on several GPUs: global, or rank (each its own, as in the authors' code)")
+    ] = None,
     weights: Annotated[str, typer.Option(help="Starting weights: a safetensors or PyTorch file, or timm:NAME")] = "",
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
@@ -213,42 +217,47 @@ def train(
 
     [bold]Ablations[/bold]: --option interpolate=false, --option align=none, --option threshold=fixed
     """
-    overrides: dict[str, Any] = {
-        "images": images,
-        "batch": batch,
-        "uratio": uratio,
-        "tau": tau,
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "network": network,
-        "strong": strong,
-        "mirror": mirror,
-    }
-    if weights:  # the paper's protocol, unless told otherwise
-        overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}
-    run = Run(
-        benchmark=benchmark,
-        task=task,
-        source=source,
-        target=target,
-        labels=labels,
-        method=method,
-        options=_options(option or []),
-        seed=seed,
-        budget=budget,
-        weights=weights,
-        recipe=recipe(benchmark, budget, **overrides),
-    )
     machine = speed.choose(device, precision, False if no_compile else None)
-    folder = out or experiment.RUNS / run.name
-    result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]
-    show.result(result, folder)
+    with distributed.joined(machine.device):
+        overrides: dict[str, Any] = {
+            "images": images,
+            "batch": batch,
+            "uratio": uratio,
+            "tau": tau,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "network": network,
+            "strong": strong,
+            "mirror": mirror,
+            "statistics": statistics,
+        }
+        if weights:  # the paper's protocol, unless told otherwise
+            overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}
+        run = Run(
+            benchmark=benchmark,
+            task=task,
+            source=source,
+            target=target,
+            labels=labels,
+            method=method,
+            options=_options(option or []),
+            seed=seed,
+            budget=budget,
+            weights=weights,
+            recipe=recipe(benchmark, budget, **overrides),
+        )
+        folder = out or experiment.RUNS / run.name
+        result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]
+    if distributed.speaks():
+        show.result(result, folder)
 
 
 def main() -> None:
     """The entry point: what went wrong is one line, exit code 2; an interrupted run says how to go on."""
     try:
         app()
+    except distributed.Elsewhere:
+        sys.exit(2)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -256,7 +265,8 @@ def main() -> None:
         print(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except Interruption as stop:
-        print(f"{stop}; give the same command again to go on", file=sys.stderr)
+        if distributed.speaks():
+            print(f"{stop}; give the same command again to go on", file=sys.stderr)
         sys.exit(130)
 
 

@@ -7,9 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
+from adamatch import ranks
 from adamatch.augment.views import normalise
-from adamatch.data.store import Pixels, Store
+from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError
 from adamatch.train.speed import Machine
 
@@ -21,7 +23,7 @@ RESIDENT = 2**31  # bytes of test images that are kept on the device between eva
 def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
     """Probabilities (n, k) of images uint8 (n, size, size, 3); `net` is in evaluation mode."""
     rows = []
-    for start in range(0, len(images), BATCH):
+    for start in range(0, max(1, len(images)), BATCH):  # no image: no row, of as many columns
         part = images[start : start + BATCH]
         x = torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).to(machine.device)
         with machine.autocast():
@@ -29,21 +31,34 @@ def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArra
     return torch.cat(rows).cpu().numpy()
 
 
+def predict_together(net: nn.Module, images: Pixels, machine: Machine) -> NDArray[np.float32]:
+    """The same, where every rank predicts its share of the images; all get all of it."""
+    mine = torch.from_numpy(predict(net, ranks.share(images), machine))
+    longest = -(-len(images) // ranks.count())
+    return ranks.gathered(pad(mine, (0, 0, 0, longest - len(mine))))[: len(images)].numpy()
+
+
 class Evaluation:
-    """Calls as `evaluation(net) -> {test set: accuracy in percent}`; test images stay on the device from call to call."""
+    """Calls as `evaluation(net) -> {test set: accuracy in percent}`; test images stay on the device from call to call.
+
+    Every rank looks at its share of the images, and counts are added up.
+    """
 
     def __init__(self, tests: Mapping[str, Store], machine: Machine) -> None:
-        self.tests, self.machine = tests, machine
+        self.machine, self.lengths = machine, {name: len(store) for name, store in tests.items()}
+        self.labels = {name: ranks.share(_labels(store)) for name, store in tests.items()}
         keep = sum(store.images.nbytes for store in tests.values()) < RESIDENT
         self.images = {
-            name: torch.as_tensor(np.array(store.images)).to(machine.device) if keep else store.images
-            for name, store in tests.items()
+            name: torch.as_tensor(np.array(mine)).to(machine.device) if keep else mine
+            for name, mine in ((name, ranks.share(store.images)) for name, store in tests.items())
         }
 
     def __call__(self, net: nn.Module) -> dict[str, float]:
-        return {
-            name: score(predict(net, self.images[name], self.machine), store).accuracy for name, store in self.tests.items()
-        }
+        return {name: 100 * (self._right(net, name) / length) for name, length in self.lengths.items()}
+
+    def _right(self, net: nn.Module, name: str) -> int:
+        guesses = predict(net, self.images[name], self.machine).argmax(1)
+        return int(ranks.total(torch.tensor(int((guesses == self.labels[name]).sum()))))
 
 
 @dataclass(frozen=True)
@@ -67,9 +82,13 @@ class Score:
 
 def score(probabilities: NDArray[np.float32], store: Store) -> Score:
     """Compare predictions (n, k) with a store's labels."""
+    labels, k = _labels(store), len(store.classes)
+    guesses = probabilities.argmax(1)
+    confusion = np.bincount(labels * k + guesses, minlength=k * k).reshape(k, k)
+    return Score(100 * float((guesses == labels).mean()), confusion, store.classes)
+
+
+def _labels(store: Store) -> Labels:
     if store.labels is None or not len(store):
         raise InputError("there is nothing to evaluate against: the images have no labels (one folder per class, or a CSV)")
-    k = len(store.classes)
-    guesses = probabilities.argmax(1)
-    confusion = np.bincount(store.labels * k + guesses, minlength=k * k).reshape(k, k)
-    return Score(100 * float((guesses == store.labels).mean()), confusion, store.classes)
+    return store.labels

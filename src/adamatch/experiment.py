@@ -16,17 +16,17 @@ from safetensors import SafetensorError
 from torch import nn
 
 import adamatch
-from adamatch import methods, nets
+from adamatch import methods, nets, ranks
 from adamatch.data import benchmarks
 from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
-from adamatch.evaluate import Evaluation, predict
+from adamatch.evaluate import Evaluation, predict_together
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
-from adamatch.nets.norm import has_batch_norm
+from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.weights import load_weights
-from adamatch.train import checkpoint, loop, speed
+from adamatch.train import checkpoint, distributed, loop, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import Progress
@@ -48,27 +48,29 @@ def train(
     seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
 ) -> dict[str, Any]:
     """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
-    problem = benchmarks.problem(
-        run.benchmark,
-        task=run.task,
-        source=run.source,
-        target=run.target,
-        labels=run.labels,
-        seed=run.seed,
-        root=Path(data) if data else None,
-    )
-    folder = RunFolder(Path(out) if out else RUNS / run.name)
-    solve(
-        run,
-        problem,
-        folder,
-        machine=machine or speed.choose(),
-        overwrite=overwrite,
-        quiet=quiet,
-        place=place,
-        seconds_per_checkpoint=seconds_per_checkpoint,
-    )
-    return folder.result() or {}
+    machine = machine or speed.choose()
+    with distributed.joined(machine.device):
+        problem = benchmarks.problem(
+            run.benchmark,
+            task=run.task,
+            source=run.source,
+            target=run.target,
+            labels=run.labels,
+            seed=run.seed,
+            root=Path(data) if data else None,
+        )
+        folder = RunFolder(Path(out) if out else RUNS / run.name)
+        solve(
+            run,
+            problem,
+            folder,
+            machine=machine,
+            overwrite=overwrite,
+            quiet=quiet,
+            place=place,
+            seconds_per_checkpoint=seconds_per_checkpoint,
+        )
+        return ranks.from_first(folder.result) or {}
 
 
 def solve(
@@ -84,21 +86,34 @@ def solve(
     seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
 ) -> Model:
     """Train on a problem, generation after generation where the method has them, and save the model."""
+    distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite), _room(folder):
-        if folder.result() is not None:
-            return Model.load(folder.path, net=net, device=str(machine.device))
+        if ranks.from_first(folder.result) is not None:
+            return _saved(run, problem, folder, net, machine)
         generations = _generations(run)
         stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]
         taught = problem
         for number, stage in enumerate(stages):
             own = copy.deepcopy(net)  # every generation starts from the weights that were given
-            if stage.result() is None:
+            if ranks.from_first(stage.result) is None:
                 model = _stage(run, taught, stage, number, machine, own, quiet, place, seconds_per_checkpoint)
             if stage is not folder:
                 # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
-                teacher = Model.load(stage.path, net=copy.deepcopy(net), device=str(machine.device))
+                teacher = _saved(run, problem, stage, copy.deepcopy(net), machine)
                 taught = add_labelled(problem, _teach(run, teacher.net, problem, machine))
     return model
+
+
+def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None, machine: Machine) -> Model:
+    """The model in the folder, on every rank: rank 0 reads it."""
+    if ranks.rank() == 0:
+        model = Model.load(folder.path, net=net, device=str(machine.device))
+    else:
+        built = net if net is not None else nets.build(run.recipe.network, len(problem.classes))
+        network = "" if net is not None else run.recipe.network
+        model = Model(built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine)
+    distributed.same_weights(model.net)
+    return replace(model, history=ranks.from_first(lambda: model.history))
 
 
 @contextmanager
@@ -139,6 +154,7 @@ def _stage(
     classes = len(problem.classes)
     built = net if net is not None else nets.build(network, classes)
     loaded = str(load_weights(built, run.weights)) if run.weights else None
+    distributed.same_weights(built)
     method = methods.build(run.method, classes=classes, net=built, tau=run.recipe.tau, options=run.options)
     began = time.monotonic()
     with Progress(run.recipe, quiet=quiet) as progress:
@@ -148,6 +164,13 @@ def _stage(
             progress.say(
                 "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
             )
+        if ranks.count() > 1:
+            progress.say(f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each")
+            if has_foreign_batch_norm(built):
+                progress.say(
+                    "this network's own kind of batch norm has statistics per rank: torch.nn.SyncBatchNorm has those of all "
+                    "(on GPUs)"
+                )
         average, history = loop.train(
             run,
             replace(problem, tests={}),  # test sets are for `evaluate` alone
@@ -164,7 +187,8 @@ def _stage(
     model = Model(
         average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
     )
-    model.save(folder.path)
+    if ranks.rank() == 0:
+        model.save(folder.path)
     folder.finish(facts)
     return model
 
@@ -175,7 +199,7 @@ def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> 
     assert isinstance(method, NoisyStudent)
     parts, labels = [], []
     for images in problem.unlabelled.parts:
-        probabilities = predict(teacher, images, machine)
+        probabilities = predict_together(teacher, images, machine)
         keep = method.keep(torch.from_numpy(probabilities)).numpy()
         parts.append(images[keep])
         labels.append(probabilities[keep])
@@ -199,6 +223,7 @@ def result(run: Run, problem: Problem, history: History, machine: Machine, wall:
         "seconds": history.seconds,
         "wall_seconds": wall,
         "machine": str(machine),
+        "ranks": ranks.count(),
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

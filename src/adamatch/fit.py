@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from adamatch import ranks
 from adamatch.data.folders import median_side
 from adamatch.data.own import OwnData, name_of
 from adamatch.data.store import Store
@@ -19,7 +20,7 @@ from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.report.estimate import estimate
-from adamatch.train import speed
+from adamatch.train import distributed, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
 from adamatch.train.run import Recipe, Run
@@ -66,32 +67,34 @@ def fit(
     held out; `model.history["estimate"]` is what can be known of the result.
     """
     machine = speed.choose(device, precision, compile)
-    _check(method, network, seed, labels_per_class)
-    same = _same(source, target)
-    chosen = _choose(source, machine, network, size, images, batch)
-    own = network if isinstance(network, nn.Module) else None
-    data = OwnData(chosen.size, skip_bad, quiet)
-    problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
-    if own is not None:
-        _check_output(own, len(problem.classes), chosen.size)
-    run = Run(
-        benchmark="folders",
-        task="ssl" if same else "ssda" if target_labels is not None else "uda",
-        source=f"{name_of(source)} ({data.digest('source')})",
-        target=f"{name_of(target)} ({data.digest('target', 'target_labels', 'test')})",
-        labels=labels_per_class or 0,
-        method=method,
-        options=dict(options or {}),
-        seed=seed,
-        recipe=chosen.recipe,
-    )
-    progress = Progress(run.recipe, quiet=quiet)
-    for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
-        progress.say(line)
-    for line in left_out(data.skipped):
-        progress.warn(line)
-    model = solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
-    return replace(model, history=model.history | {"estimate": estimate(RunFolder(out), problem)})
+    with distributed.joined(machine.device):
+        _check(method, network, seed, labels_per_class)
+        same = _same(source, target)
+        chosen = _choose(source, machine, network, size, images, batch)
+        own = network if isinstance(network, nn.Module) else None
+        data = OwnData(chosen.size, skip_bad, quiet or ranks.rank() > 0)
+        problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+        if own is not None:
+            _check_output(own, len(problem.classes), chosen.size)
+        run = Run(
+            benchmark="folders",
+            task="ssl" if same else "ssda" if target_labels is not None else "uda",
+            source=f"{name_of(source)} ({data.digest('source')})",
+            target=f"{name_of(target)} ({data.digest('target', 'target_labels', 'test')})",
+            labels=labels_per_class or 0,
+            method=method,
+            options=dict(options or {}),
+            seed=seed,
+            recipe=chosen.recipe,
+        )
+        progress = Progress(run.recipe, quiet=quiet)
+        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
+            progress.say(line)
+        for line in left_out(data.skipped):
+            progress.warn(line)
+        model = solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
+        known = ranks.from_first(lambda: estimate(RunFolder(out), problem))
+        return replace(model, history=model.history | {"estimate": known})
 
 
 def _check(method: str, network: str | nn.Module, seed: int, labels_per_class: int | None) -> None:

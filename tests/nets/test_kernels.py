@@ -39,13 +39,18 @@ def interpreted(name: str) -> ModuleType:
 def _kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if DEVICE == "cpu":
-            patch.setenv("TRITON_INTERPRET", "1")
-            interpreter = pytest.importorskip("triton.runtime.interpreter")
-            if isinstance(triton.language.sum, triton.JITFunction):  # Triton's own, defined before the setting above
-                patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
-            for name in ("kernels", "kernels_conv"):
-                patch.setattr(fused, name, interpreted(name))
+            interpret(patch)
         yield
+
+
+def interpret(patch: pytest.MonkeyPatch) -> None:
+    """From now on the kernels run in Triton's interpreter."""
+    patch.setenv("TRITON_INTERPRET", "1")
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    if isinstance(triton.language.sum, triton.JITFunction):  # Triton's own, defined before the setting above
+        patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
+    for name in ("kernels", "kernels_conv"):
+        patch.setattr(fused, name, interpreted(name))
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -137,10 +142,9 @@ def test_many_rows_go_through_several_tiles_and_parts() -> None:
     x = images(40, 16, 37, 3)
     plan = OURS.kernels.Plan(x, [11, 29])
     assert plan.parts > 2
-    y = OURS.norm_act(x, torch.ones(16, device=DEVICE), torch.zeros(16, device=DEVICE), None, None, (11, 29), 0.0, 1e-6, 0.1)
-    reference = TWIN.norm_act(
-        x.double(), torch.ones(16).double(), torch.zeros(16).double(), None, None, (11, 29), 0.0, 1e-6, 0.1
-    )
+    weight, bias = torch.ones(16, device=DEVICE), torch.zeros(16, device=DEVICE)
+    y = OURS.norm_act(x, weight, bias, None, None, (11, 29), 0.0, 1e-6, 0.1)
+    reference = TWIN.norm_act(x.double(), weight.double(), bias.double(), None, None, (11, 29), 0.0, 1e-6, 0.1)
     assert error(y, reference) < 1e-6
 
 

@@ -106,6 +106,7 @@ CHANGES: dict[str, Any] = {
     "network": "wrn-34-2",
     "strong": "randaugment",
     "mirror": True,
+    "statistics": "rank",
 }
 
 
@@ -156,6 +157,13 @@ def test_text_and_back(seed: int, lr: float, images: int, options: dict[str, Any
     backwards = Run(seed=seed, options=dict(reversed(options.items())), recipe=run.recipe)
     assert backwards.to_json() == run.to_json()
     assert list(json.loads(run.to_json())) == sorted(json.loads(run.to_json()))
+
+
+def test_runs_from_before_the_choice_of_statistics_keep_their_names() -> None:
+    assert "statistics" not in RUN.to_json()
+    assert Run.from_json(RUN.to_json()).recipe.statistics == "global"
+    with pytest.raises(InputError, match="no kind of statistics is called 'ranks': did you mean 'rank'"):
+        recipe("digitfive", statistics="ranks")
 
 
 def test_equal_recipes_are_equal_texts() -> None:

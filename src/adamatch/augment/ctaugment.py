@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from adamatch import ranks
 from adamatch.augment.ops import METHODS, OPS, Tables, apply
 
 LEVELS = 17  # bins of a level
@@ -69,8 +70,8 @@ class CTAugment(nn.Module):
 
         As if image after image, operation after operation: rate = decay * rate + (1 - decay) * proximity.
         """
-        op, level, level2 = (v.flatten() for v in policy)
-        proximity = proximity.float().repeat_interleave(self.depth)
+        op, level, level2 = (ranks.gathered(v).flatten() for v in policy)
+        proximity = ranks.gathered(proximity.float()).repeat_interleave(self.depth)
         bins = self.bins[op]
         cell = torch.where(bins > 0, op * LEVELS + _bin(level, bins), -1)
         cell2 = torch.where(op == OPS.index("rescale"), _bin(level2, METHODS), -1)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from adamatch import ranks
 from adamatch.data.sampler import Stream
 from adamatch.data.tasks import Labelled, Unlabelled
 from adamatch.errors import unknown
@@ -19,6 +20,8 @@ Place = Literal["auto", "device", "host", "disk"]
 
 class Feed:
     """`next()` gives images uint8 [batch, 3, size, size] and labels [batch, k] (None for an unlabelled pool).
+
+    Of several ranks each gets its own rows of the batch.
 
     `place` is where the images wait: on the "device", in page-locked memory of the "host", or on "disk" (mapped files).
     From the latter two a thread gathers one batch ahead, and the copy to the device is asynchronous.
@@ -49,7 +52,7 @@ class Feed:
 
     def next(self) -> tuple[Tensor, Tensor | None]:
         if self._thread is None:
-            index = self.stream.next()
+            index = ranks.share(self.stream.next())
             images = self.parts[0][index]
         else:
             ahead = self._ahead or self._thread.submit(self._collect)
@@ -75,7 +78,7 @@ class Feed:
 
     def _collect(self) -> tuple[Tensor, Tensor]:
         """Gather the next batch on the host."""
-        index = self.stream.next()
+        index = ranks.share(self.stream.next())
         if len(self.parts) == 1:
             images = self.parts[0][index]
         else:
@@ -98,7 +101,7 @@ def choose_place(pool: Labelled | Unlabelled, device: torch.device) -> Literal["
 
 
 def _free_host() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ranks.on_this_machine()
 
 
 def _gathered(parts: list[Tensor]) -> Tensor:

@@ -1,7 +1,9 @@
-"""Averages of class distributions over the batches of a run, kept as buffers."""
+"""Averages of class distributions over the batches of a run (of all ranks), kept as buffers."""
 
 import torch
 from torch import Tensor, nn
+
+from adamatch import ranks
 
 
 class Running(nn.Module):
@@ -16,7 +18,7 @@ class Running(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         """Take one more batch mean in; returns the average, this batch included."""
-        self.value.lerp_(mean.to(self.value), 1 - self.decay)
+        self.value.lerp_(ranks.mean(mean).to(self.value), 1 - self.decay)
         return self.value.clone()
 
 
@@ -33,6 +35,6 @@ class Window(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         """Put one more batch mean in place of the oldest; returns the mean of all."""
-        self.means.index_copy_(0, self.place, mean.to(self.means)[None])
+        self.means.index_copy_(0, self.place, ranks.mean(mean).to(self.means)[None])
         self.place.add_(1).remainder_(len(self.means))
         return self.means.mean(0)

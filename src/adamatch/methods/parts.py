@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from adamatch import ranks
 from adamatch.nets.norm import unrecorded
 
 Metrics = dict[str, Tensor]
@@ -90,7 +91,7 @@ def normalize(y: Tensor) -> Tensor:
 
 def relative_threshold(y_sl_w: Tensor, tau: float) -> Tensor:
     """c_tau: the mean confidence on weak source images, times tau; eq. (7)."""
-    return tau * y_sl_w.amax(1).mean()
+    return tau * ranks.mean(y_sl_w.amax(1).mean())
 
 
 def confident(y: Tensor, threshold: Tensor | float) -> Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from adamatch import ranks
 from adamatch.nets import kernels, kernels_conv
 
 LAST = torch.channels_last
@@ -50,6 +51,19 @@ def record(stats: Tensor, count: int, running_mean: Tensor, running_var: Tensor,
     torch._foreach_lerp_([running_mean, running_var], [mean, var], momentum)
 
 
+def of_all_ranks(stats: Tensor) -> Tensor:
+    """Mean and biased variance [groups, 2, C] of this rank's images -> of all ranks' (as many each; Chan et al.)."""
+    each = ranks.every(stats)  # [ranks, groups, 2, C]
+    mean = each[:, :, 0].mean(0)
+    var = each[:, :, 1].mean(0) + (each[:, :, 0] - mean).square().mean(0)
+    return torch.stack([mean, var], 1)
+
+
+def images_of(count: int, shared: bool) -> int:
+    """How many images statistics are of, that are of `count` on this rank."""
+    return count * ranks.count() if shared else count
+
+
 def norm_act(
     x: Tensor,
     weight: Tensor,
@@ -60,10 +74,13 @@ def norm_act(
     momentum: float,
     eps: float,
     slope: float,
+    shared: bool = False,
 ) -> Tensor:
-    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope)
+    """`shared`: statistics are of all ranks."""
+    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope, shared)
     if running_mean is not None and running_var is not None:
-        record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum)
+        pixels = images_of(groups[-1], shared) * x.shape[2] * x.shape[3]
+        record(stats.detach(), pixels, running_mean, running_var, momentum)
     return y  # type: ignore[no-any-return]
 
 
@@ -78,10 +95,12 @@ def add_norm_act(
     momentum: float,
     eps: float,
     slope: float,
+    shared: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope)
+    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope, shared)
     if running_mean is not None and running_var is not None:
-        record(stats.detach(), groups[-1] * a.shape[2] * a.shape[3], running_mean, running_var, momentum)
+        pixels = images_of(groups[-1], shared) * a.shape[2] * a.shape[3]
+        record(stats.detach(), pixels, running_mean, running_var, momentum)
     return total, y
 
 
@@ -90,25 +109,26 @@ def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     return _conv3x3(x, weight)  # type: ignore[no-any-return]
 
 
-# Statistics over several ranks: average `stats` between `moments` and `apply`, `means` between `grad_means` and `grad_input`.
-
-
 @torch.library.custom_op("adamatch::norm_act", mutates_args=())
-def _norm_act(x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float) -> tuple[Tensor, Tensor]:
+def _norm_act(
+    x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
+) -> tuple[Tensor, Tensor]:
     x = x.contiguous(memory_format=LAST)
     plan, y = kernels.Plan(x, groups), torch.empty_like(x)
     stats = kernels.moments(plan, x)
+    stats = of_all_ranks(stats) if shared else stats
     kernels.apply(plan, x, y, stats, weight, bias, eps, slope)
     return y, stats
 
 
 @torch.library.custom_op("adamatch::add_norm_act", mutates_args=())
 def _add_norm_act(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     a, b = a.contiguous(memory_format=LAST), b.contiguous(memory_format=LAST)
     plan, total, y = kernels.Plan(a, groups), torch.empty_like(a), torch.empty_like(a)
     stats = kernels.moments(plan, a, b, total)
+    stats = of_all_ranks(stats) if shared else stats
     kernels.apply(plan, total, y, stats, weight, bias, eps, slope)
     return total, y, stats
 
@@ -116,12 +136,13 @@ def _add_norm_act(
 @torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
 def _norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float,
+    groups: list[int], eps: float, slope: float, shared: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
     extra = None if extra is None else extra.contiguous(memory_format=LAST)
     plan, dx = kernels.Plan(x, groups), torch.empty_like(x)
     means, dweight, dbias = kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope)
+    means = ranks.mean(means) if shared else means
     kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope)
     return dx, dweight, dbias
 
@@ -161,13 +182,15 @@ def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
 
 
 @_norm_act.register_fake
-def _(x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float) -> tuple[Tensor, Tensor]:
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
+) -> tuple[Tensor, Tensor]:
     return _like(x), _stats_of(x, groups)
 
 
 @_add_norm_act.register_fake
 def _(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     return _like(a), _like(a), _stats_of(a, groups)
 
@@ -175,7 +198,7 @@ def _(
 @_norm_act_grad.register_fake
 def _(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float,
+    groups: list[int], eps: float, slope: float, shared: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     return _like(x), torch.empty_like(weight), torch.empty_like(bias)
 
@@ -202,7 +225,7 @@ def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor])
 
 
 def _norm_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None
+    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None, None
 
 
 def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -213,7 +236,7 @@ def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, T
 
 def _add_backward(ctx: Any, dtotal: Tensor | None, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     dx, dweight, dbias = _norm_act_grad(dy, dtotal, *ctx.saved_tensors, *ctx.settings)
-    return dx, dx, dweight, dbias, None, None, None
+    return dx, dx, dweight, dbias, None, None, None, None
 
 
 def _keep_conv(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:

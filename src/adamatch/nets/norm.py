@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, cat, nn, split
+from torch import Tensor, cat, nn, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from adamatch import ranks
 from adamatch.nets import fused
 
 
@@ -17,6 +18,7 @@ class BatchNorm(nn.BatchNorm2d):
         super().__init__(channels, eps=eps, momentum=momentum)
         self.slope = slope
         self.fused = True
+        self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
@@ -28,18 +30,19 @@ class BatchNorm(nn.BatchNorm2d):
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
         function = fused.norm_act if self.fused and fused.norm_runs_on(x, groups) else norm_act
-        return function(x, self.weight, self.bias, mean, var, groups, self.momentum or 0.0, self.eps, self.slope)
+        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
         groups = groups or (a.shape[0],)
         if self.training and self.fused and fused.norm_runs_on(a, groups) and (a.shape, a.dtype) == (b.shape, b.dtype):
             mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused.add_norm_act(
-                a, b, self.weight, self.bias, mean, var, groups, self.momentum or 0.0, self.eps, self.slope
-            )
+            return fused.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
         total = a + b
         return total, self(total, groups)
+
+    def _settings(self) -> tuple[float, float, float, bool]:
+        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1
 
 
 def norm_act(
@@ -52,12 +55,38 @@ def norm_act(
     momentum: float,
     eps: float,
     slope: float,
+    shared: bool = False,
 ) -> Tensor:
-    """Batch statistics of each group; running statistics, if given, move towards the last group's."""
+    """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
+    if shared:
+        return activate(shared_norm(x, weight, bias, running_mean, running_var, groups, momentum, eps), slope)
     *others, last = split(x, list(groups))
     parts = [batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in others]
     parts.append(batch_norm(last, running_mean, running_var, weight, bias, True, momentum, eps))
     return activate(cat(parts) if others else parts[0], slope)
+
+
+def shared_norm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """Each group normalised by the mean and the variance of its images on all ranks."""
+    parts = split(x.to(weight.dtype), list(groups))
+    own = [stack(var_mean(part, (0, 2, 3), correction=0)[::-1]) for part in parts]
+    stats = fused.of_all_ranks(stack(own))  # [groups, 2, C]
+    if running_mean is not None and running_var is not None:
+        pixels = fused.images_of(groups[-1], True) * x.shape[2] * x.shape[3]
+        fused.record(stats.detach(), pixels, running_mean, running_var, momentum)
+    scale = (rsqrt(stats[:, 1] + eps) * weight)[..., None, None]
+    mean = stats[:, 0, :, None, None]
+    y = [(part - mean[i]) * scale[i] + bias[:, None, None] for i, part in enumerate(parts)]
+    return cat(y).to(x.dtype)
 
 
 def activate(x: Tensor, slope: float) -> Tensor:
@@ -79,3 +108,9 @@ def unrecorded(net: nn.Module) -> Iterator[None]:
 
 def has_batch_norm(net: nn.Module) -> bool:
     return any(isinstance(module, _BatchNorm) for module in net.modules())
+
+
+def has_foreign_batch_norm(net: nn.Module) -> bool:
+    """Whether some of it has statistics per rank, come what may."""
+    ours = (BatchNorm, nn.SyncBatchNorm)
+    return any(isinstance(module, _BatchNorm) and not isinstance(module, ours) for module in net.modules())

@@ -5,13 +5,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from adamatch import ranks
+
 
 class Events:
-    """Writes every number of a row under `folder`; does nothing without TensorBoard. Events after `start` are made anew."""
+    """Writes every number of a row under `folder`; events after `start` are made anew.
+
+    Does nothing without TensorBoard, nor on ranks after the first.
+    """
 
     def __init__(self, folder: Path, start: int) -> None:
         self.writer: Any = None
-        if find_spec("tensorboard") is not None:
+        if ranks.rank() == 0 and find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter  # here: it takes a second
 
             self.writer = SummaryWriter(str(folder), purge_step=start + 1)

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from adamatch import ranks
 from adamatch.errors import InputError
 from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run
 
 
 class RunFolder:
-    """Where a run keeps what it has done."""
+    """Where a run keeps what it has done. Of several ranks only the first reads and writes it: the others need not see it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -23,6 +24,9 @@ class RunFolder:
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[None]:
         """Hold the folder for this run: no other run's folder, and no other process at the same time."""
+        if ranks.rank() > 0:
+            yield
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
@@ -84,11 +88,15 @@ class RunFolder:
         return result
 
     def finish(self, result: Mapping[str, Any]) -> None:
+        if ranks.rank() > 0:
+            return
         write_atomically(self.path / "result.json", json.dumps(result, indent=1))
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl."""
+        if ranks.rank() > 0:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -96,7 +104,7 @@ class RunFolder:
     def rewind(self, step: int) -> None:
         """Forget the metrics after `step`: they will be measured again."""
         path = self.path / "metrics.jsonl"
-        if path.exists():
+        if ranks.rank() == 0 and path.exists():
             rows = [line for line in path.read_text().splitlines() if _step_of(line) <= step]
             write_atomically(path, "".join(f"{line}\n" for line in rows))
 

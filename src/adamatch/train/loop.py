@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from adamatch import ranks
 from adamatch.data.feed import Feed, Place
 from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.errors import InputError
@@ -29,6 +30,7 @@ from adamatch.train.step import Step
 
 MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
 SECONDS_PER_CHECKPOINT = 30.0
+ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 
@@ -73,7 +75,7 @@ def train(
     generator = torch.Generator(device).manual_seed(run.seed)
     history, start = History(), 0
 
-    found = checkpoint.load(folder.checkpoints, progress.warn)
+    found = ranks.from_first(lambda: checkpoint.load(folder.checkpoints, progress.warn))
     if found is not None:
         tensors, facts = found
         generator.set_state(tensors.pop("generator"))
@@ -82,11 +84,18 @@ def train(
             feed.seek(facts["step"])
         history, start = History(facts["evaluations"], facts["seconds"]), facts["step"]
         progress.say(f"going on from step {start} of {recipe.last_step}")
+        if facts.get("ranks", 1) != ranks.count():
+            progress.say(
+                f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
+                "order, and is not the same bit for bit"
+            )
     folder.rewind(start)
     events = Events(folder.path / "events", start)
 
     def save(done: int) -> None:
-        facts = {"evaluations": history.evaluations, "seconds": history.seconds}
+        if ranks.rank() > 0:
+            return  # all ranks have the same state
+        facts = {"evaluations": history.evaluations, "seconds": history.seconds, "ranks": ranks.count()}
         try:
             checkpoint.save(folder.checkpoints, done, step.state() | {"generator": generator.get_state()}, facts)
         except (OSError, SafetensorError) as error:
@@ -101,6 +110,7 @@ def train(
         for done in range(start, recipe.last_step):
             if machine.graph and done == start + WARM_STEPS + 1:
                 torch.cuda.synchronize(device)
+                progress.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
                 began = time.monotonic()  # what went before compiled and captured the step
             captured(inputs_of(run, done, feeds, len(problem.labelled), generator, classes, step.views.draws))
             last = done + 1 == recipe.last_step
@@ -125,7 +135,7 @@ def train(
                     began = saved = time.monotonic()
             elif progress.due(done + 1 - start):
                 progress.step(done + 1, step.meter.read()[0])
-            if stopped and not last:
+            if _agreed(stopped, done + 1) and not last:
                 _measured(step, done + 1, start, folder)  # a spoilt network is not saved
                 history.seconds += time.monotonic() - began
                 save(done + 1)
@@ -149,19 +159,22 @@ def feeds_of(run: Run, problem: Problem, method: Method, device: torch.device, p
 def inputs_of(
     run: Run, done: int, feeds: list[Feed], labelled: int, generator: torch.Generator, classes: int, draws: int
 ) -> Inputs:
-    """The next step's input, from `labelled` feeds with labels and perhaps one without: all of its randomness is drawn here."""
+    """The next step's input, from `labelled` feeds with labels and perhaps one without: all of its randomness is drawn here.
+
+    Every rank draws for all ranks, from the same seed, and takes its rows: together they do what one process would.
+    """
     batches = [feed.next() for feed in feeds]
     x_sl = torch.cat([images for images, _ in batches[:labelled]])
     y_sl = torch.cat([labels for _, labels in batches if labels is not None])
     x_tu = batches[labelled][0] if len(batches) > labelled else x_sl[:0]
     progress = done / run.recipe.steps
-    n_sl, n_tu, device = len(x_sl), len(x_tu), generator.device
+    n_sl, n_tu, device = len(x_sl) * ranks.count(), len(x_tu) * ranks.count(), generator.device
     return Inputs(
         x_sl=x_sl,
         y_sl=y_sl,
         x_tu=x_tu,
-        u=torch.rand(2 * n_sl + n_tu, draws, generator=generator, device=device),
-        lam=torch.rand(2 * n_sl, classes, generator=generator, device=device),
+        u=ranks.share(torch.rand(2 * n_sl + n_tu, draws, generator=generator, device=device)),
+        lam=ranks.share(torch.rand(2 * n_sl, classes, generator=generator, device=device)),
         progress=torch.full((), progress, device=device),
         lr=torch.full((), learning_rate(run.recipe.lr, run.recipe.lr_end, progress), device=device),
     )
@@ -169,7 +182,7 @@ def inputs_of(
 
 def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str, Any]:
     """The metrics since the last evaluation; a loss or a network that is not finite ends the run."""
-    metrics, bad = step.meter.read()
+    metrics, bad = step.meter.read(together=True)
     spoilt = f"the loss is not finite since step {start + bad + 1}" if bad >= 0 else ""
     if not spoilt and not step.finite():
         spoilt = f"the network is not finite at step {done}"
@@ -179,6 +192,13 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
             f"{checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)
+
+
+def _agreed(stopped: list[int], done: int) -> bool:
+    """Whether the run is to stop after this step, on all ranks."""
+    if ranks.count() == 1:
+        return bool(stopped)
+    return done % ASK_EVERY == 0 and bool(ranks.total(torch.tensor(len(stopped))))
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from adamatch import ranks
+
 
 class Meter:
     """Adds up metrics step by step without a host read; `read()` is the only one."""
@@ -23,10 +25,13 @@ class Meter:
         self.count += 1
         self.steps += 1
 
-    def read(self) -> tuple[dict[str, float | list[float]], int]:
-        """Means since the last `clear`, and the first bad step (-1: none)."""
+    def read(self, together: bool = False) -> tuple[dict[str, float | list[float]], int]:
+        """Means since the last `clear`, and the first bad step (-1: none): this rank's; or of all, who then read `together`."""
         count = max(1.0, float(self.count))
-        return {name: (value / count).tolist() for name, value in self.sums.items()}, int(self.bad)
+        sums = {name: ranks.mean(value) for name, value in self.sums.items()} if together else self.sums
+        bad = ranks.everyone(int(self.bad)) if together else [int(self.bad)]
+        means: dict[str, float | list[float]] = {name: (value / count).tolist() for name, value in sums.items()}
+        return means, min((step for step in bad if step >= 0), default=-1)
 
     def clear(self) -> None:
         for value in (*self.sums.values(), self.count):

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from adamatch import ranks
 from adamatch.train.run import Recipe
 
 SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
@@ -16,10 +17,11 @@ ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is
 
 
 class Progress:
-    """Quiet, it keeps to itself all but warnings."""
+    """Quiet, it keeps to itself all but warnings. Of several ranks, only the first says anything."""
 
     def __init__(self, recipe: Recipe, *, quiet: bool = False, console: Console | None = None) -> None:
-        self.recipe, self.quiet = recipe, quiet
+        self.recipe, self.mute = recipe, ranks.rank() > 0
+        self.quiet = quiet or self.mute
         self.console = console or Console(stderr=True)
         self.bar = Bar(
             BarColumn(bar_width=20),
@@ -28,7 +30,7 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[shown]}"),
             console=self.console,
-            disable=quiet or not self.console.is_terminal,
+            disable=self.quiet or not self.console.is_terminal,
             transient=True,
         )
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
@@ -51,7 +53,8 @@ class Progress:
 
     def warn(self, line: str) -> None:
         """Said even where it is quiet."""
-        self.console.print(f"warning: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if not self.mute:
+            self.console.print(f"warning: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def due(self, done: int) -> bool:
         """Whether a second has passed: metrics are read from the device no more often."""

@@ -10,6 +10,7 @@ from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError, unknown
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
+STATISTICS = ("global", "rank")
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 EVALUATIONS = (
     40  # at least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter
@@ -33,12 +34,17 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
+    statistics: str = (
+        "global"  # batch norm's, of several ranks: of the global batch, or of each "rank" as the authors' code has it
+    )
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
     def __post_init__(self) -> None:
         for each in fields(self):  # lr=1 and lr=1.0 are the same recipe: its text has to be the same too
             if each.type in (int, float):
                 object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
+        if self.statistics not in STATISTICS:
+            raise unknown("kind of statistics", self.statistics, STATISTICS)
 
     @property
     def steps(self) -> int:
@@ -140,7 +146,10 @@ class Run:
 
     def to_json(self) -> str:
         """Canonical: equal runs give equal text."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if self.recipe.statistics == "global":  # as in the texts, and so the names, of runs from before there was a choice
+            del values["recipe"]["statistics"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:

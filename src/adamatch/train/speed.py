@@ -1,5 +1,7 @@
 """The one place that decides how fast things go: device, precision, compilation, the step as one CUDA graph."""
 
+import gc
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -26,9 +28,9 @@ class Machine:
     graph: bool
 
     def __str__(self) -> str:
-        name = (
-            torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
-        )
+        threads = torch.get_num_threads()
+        cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else cpu
         return ", ".join(
             [name, self.precision, *(["compiled"] if self.compile else []), *(["CUDA graph"] if self.graph else [])]
         )
@@ -111,6 +113,7 @@ class Captured:
             self._aside(self.static)
         else:
             if self.graph is None:
+                gc.collect()  # memory of an earlier run in this process may wait in cycles; the capture then gives it back
                 self.graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self.graph):  # records the step without running it
                     self.step(self.static)

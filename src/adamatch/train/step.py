@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from adamatch import ranks
 from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Views
 from adamatch.methods.parts import Batch, Method, Metrics
@@ -27,6 +28,7 @@ class Step:
         for module in net.modules():
             if isinstance(module, BatchNorm):
                 module.momentum = 1 - recipe.average
+                module.shared = recipe.statistics == "global"
         self.method = method.to(device)
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.average = WeightAverage(net, recipe.average)
@@ -38,6 +40,7 @@ class Step:
         self.optimisers = [
             sgd(parameters, lr=self.lr, momentum=recipe.momentum, weight_decay=decay) for parameters in self.trained
         ]
+        self.apart = _per_rank(net) if ranks.count() > 1 else []
         self.meter = Meter(device)
         self._view = compiled(_view, machine, say)
         self._loss = compiled(_loss, machine, say)
@@ -50,9 +53,12 @@ class Step:
         batch = self._view(self.views, inputs)
         metrics: Metrics = {}
         for number in range(len(self.method.phases)):
-            loss, measured = self._loss(self.machine, self.method, number, self.net, batch)
+            with self.machine.autocast():
+                loss, measured = self._loss(self.method, number, self.net, batch)
             self._follow(loss, number)
             metrics |= {**measured, "loss": metrics.get("loss", 0) + loss.detach()}
+        if self.apart:
+            torch._foreach_copy_(self.apart, ranks.averaged(self.apart))
         self.average.update(self.net)
         if self.views.learns:
             self._learn_views(inputs)
@@ -61,7 +67,7 @@ class Step:
     def _follow(self, loss: Tensor, phase: int) -> None:
         """One optimiser step on the parameters that this phase trains."""
         parameters, optimiser = self.trained[phase], self.optimisers[phase]
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        gradients = ranks.averaged(torch.autograd.grad(loss, parameters, allow_unused=True))
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = None if gradient is None else _laid_out_like(parameter, gradient)
         optimiser.step()
@@ -71,7 +77,9 @@ class Step:
     def _learn_views(self, inputs: Inputs) -> None:
         """CTAugment: see how well the averaged network recognises labelled images under random policies."""
         probes, policy = self._probe(self.views, inputs)
-        self._learn(self.views, policy, self._predict(self.machine, self.average.net, probes), inputs.y_sl)
+        with self.machine.autocast():
+            predicted = self._predict(self.average.net, probes)
+        self._learn(self.views, policy, predicted, inputs.y_sl)
 
     @torch.no_grad()
     def finite(self) -> bool:
@@ -104,7 +112,8 @@ class Step:
                 yield f"momentum.{phase}.{number}", parameter, optimiser.state[parameter]
 
 
-# Functions of modules rather than methods, so that a later run in the same process finds them compiled.
+# Functions of modules rather than methods, so that a later run in the same process finds them compiled. They are called under
+# autocast instead of entering it: what enters it is not kept in the compiler's cache, and every process would trace it again.
 
 
 def _view(views: Views, inputs: Inputs) -> Batch:
@@ -121,15 +130,12 @@ def _view(views: Views, inputs: Inputs) -> Batch:
     )
 
 
-def _loss(machine: Machine, method: Method, phase: int, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
-    with machine.autocast():
-        loss: tuple[Tensor, Metrics] = method.phases[phase].loss(net, batch)
-    return loss
+def _loss(method: Method, phase: int, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+    return method.phases[phase].loss(net, batch)
 
 
-def _predict(machine: Machine, net: nn.Module, x: Tensor) -> Tensor:
-    with machine.autocast():
-        return net(x).float().softmax(1)  # type: ignore[no-any-return]
+def _predict(net: nn.Module, x: Tensor) -> Tensor:
+    return net(x).float().softmax(1)  # type: ignore[no-any-return]
 
 
 def _probe(views: Views, inputs: Inputs) -> tuple[Tensor, Policy]:
@@ -145,6 +151,12 @@ def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
     strides = zip(parameter.stride(), gradient.stride(), parameter.shape, strict=True)
     same = all(mine == its for mine, its, count in strides if count > 1)
     return gradient if same else torch.empty_like(parameter).copy_(gradient)
+
+
+def _per_rank(net: nn.Module) -> list[Tensor]:
+    """Running statistics that every rank takes from its own images: their means are kept, so that all ranks stay the same."""
+    modules = [module for module in net.modules() if not (isinstance(module, BatchNorm) and module.shared)]
+    return [each for module in modules for each in module.buffers(recurse=False) if each.is_floating_point()]
 
 
 def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:

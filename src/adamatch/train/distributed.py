@@ -1,0 +1,189 @@
+"""One run on several processes: `torchrun --nproc-per-node N -m adamatch train ...`, or a process group of one's own."""
+
+import atexit
+import hashlib
+import itertools
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+
+import adamatch
+from adamatch import ranks
+from adamatch.data.tasks import Problem, split_hash
+from adamatch.errors import InputError
+from adamatch.train.loop import Interruption
+from adamatch.train.pulse import BEAT, SUSPECT, Pulse
+from adamatch.train.run import Run
+
+FIRST_SPEAKS = 1.0  # seconds by which rank 0 is ahead, when all ranks end for the same reason
+_joins = itertools.count()
+
+
+class Elsewhere(InputError):  # noqa: N818
+    """Another rank has ended the run, and says why."""
+
+
+class Terminated(Exception):  # noqa: N818
+    """SIGTERM, before training or after it."""
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Within it, the processes that torchrun started work as the ranks of one run. Without torchrun, nothing.
+
+    They end together: an error on one of them, or its death, ends all, with one line that names it.
+    """
+    _start(device)
+    if ranks.count() > 1 or not dist.is_initialized() or dist.get_world_size() == 1:  # inside of it already, or alone
+        yield
+        return
+    stopped: Interruption | None = None  # raised when all have parted in peace
+    with ranks.together(), _sigterm():
+        names = ranks.everyone(f"rank {ranks.rank()} on {socket.gethostname()}")
+        pulse = Pulse(PrefixStore(f"adamatch/{next(_joins)}", _get_default_store()), ranks.rank(), names)
+        pulse.start()
+        try:
+            yield
+            ranks.wait()  # for rank 0 to have written everything
+        except Interruption as stop:
+            stopped = stop
+            with suppress(ranks.Silence):
+                ranks.wait()
+        except (ranks.Silence, Terminated) as error:
+            raise _verdict(pulse, error) from None
+        except (Exception, KeyboardInterrupt) as error:
+            raise _told(pulse, error) from None
+        finally:
+            pulse.stop()
+    if stopped is not None:
+        raise stopped
+
+
+def agree(run: Run, problem: Problem) -> None:
+    """All ranks have to be about the same run, with the same images; and its batches have to be shared out evenly."""
+    if ranks.count() == 1:
+        return
+    told = ranks.everyone((socket.gethostname(), _facts(run, problem)))
+    for rank, (host, theirs) in enumerate(told):
+        for name, wanted in told[0][1].items():
+            if theirs.get(name) != wanted:
+                raise InputError(
+                    f"rank {rank} on {host} has {name} {theirs.get(name)}, and rank 0 has {wanted}: start every rank with the "
+                    "same versions, command and data"
+                )
+    check_batch(run.recipe.batch, ranks.count())
+
+
+def check_batch(batch: int, count: int) -> None:
+    if batch % count:
+        below = batch // count * count
+        near = " or ".join(f"--batch {each}" for each in (below, below + count) if each)
+        raise InputError(f"a batch of {batch} cannot be shared out evenly over {count} ranks: use {near}")
+
+
+def same_weights(net: nn.Module) -> None:
+    """All ranks start with rank 0's: a network of somebody's own may have been made with other random numbers on each."""
+    if ranks.count() > 1:
+        net.load_state_dict(ranks.from_first(lambda: {name: value.cpu() for name, value in net.state_dict().items()}))
+
+
+def _facts(run: Run, problem: Problem) -> dict[str, Any]:
+    """What has to be the same on all ranks, by name."""
+    settings = asdict(run)
+    labels = hashlib.sha256(b"".join(pool.labels.tobytes() for pool in problem.labelled)).hexdigest()[:12]
+    return {
+        "adamatch": adamatch.__version__,
+        "torch": torch.__version__,
+        **settings.pop("recipe"),
+        **settings,
+        "pools of": [*map(len, problem.labelled), len(problem.unlabelled)],
+        "the labelled subset": split_hash(problem.chosen),
+        "labels": labels,
+        "classes": list(problem.classes),
+    }
+
+
+def speaks() -> bool:
+    """Whether this process is the one to print: torchrun's first, or the only one."""
+    return not _under_torchrun() or os.environ["RANK"] == "0"
+
+
+def _under_torchrun() -> bool:
+    return {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys() and os.environ["WORLD_SIZE"] != "1"
+
+
+def _start(device: torch.device) -> None:
+    """Start the process group of torchrun's processes, each on a GPU of its own. It stays until they end, for further runs."""
+    if not _under_torchrun() or dist.is_initialized():
+        return
+    if device.type == "cuda":
+        local, here, gpus = int(os.environ["LOCAL_RANK"]), socket.gethostname(), torch.cuda.device_count()
+        if device.index is not None:
+            raise InputError(f"every rank takes a GPU of its own: leave --device at auto, or at cuda (not {device})")
+        if local >= gpus:
+            raise InputError(f"{here} has {gpus} GPUs and more processes than that: start it with --nproc-per-node {gpus}")
+        torch.cuda.set_device(local)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=ranks.PATIENCE)
+    atexit.register(dist.destroy_process_group)
+
+
+@contextmanager
+def _sigterm() -> Iterator[None]:
+    """SIGTERM raises: torchrun sends it when it sees a rank die, and a process that ended at once would not say which."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # signals are somebody else's
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave_in_discord() -> None:
+    """This process ends, and has something to say first: SIGTERM is ignored, and no other rank is waited for."""
+    atexit.unregister(dist.destroy_process_group)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _told(pulse: Pulse, error: BaseException) -> BaseException:
+    """Tell the other ranks why this one ends; what is to be raised here."""
+    _leave_in_discord()
+    if pulse.rank > 0:
+        time.sleep(FIRST_SPEAKS)
+    text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    line = text if pulse.rank == 0 else f"{pulse.names[pulse.rank]}: {text}"
+    if not pulse.first_to_end(line):
+        return Elsewhere("another rank has ended the run, and says why")
+    if isinstance(error, InputError):
+        return InputError(line)
+    print(f"error: {line}", file=sys.stderr)  # above the traceback, which names no rank
+    return error
+
+
+def _verdict(pulse: Pulse, error: ranks.Silence | Terminated) -> BaseException:
+    """Wait until `pulse` knows which rank died, and ends this process; what is to be raised if none did."""
+    _leave_in_discord()
+    pulse.limit = SUSPECT
+    time.sleep((SUSPECT + 5) * BEAT)
+    if isinstance(error, Terminated):
+        return Interruption("stopped by SIGTERM while not training")
+    return _told(pulse, InputError(f"the ranks lost each other ({error}): start all of them again with the same command"))
