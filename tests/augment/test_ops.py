@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -132,3 +134,24 @@ def test_wrong_size_and_unknown_translation_are_named() -> None:
         apply(x, torch.zeros(COUNT, dtype=torch.int64), level, level2, place, TABLES[32, "meant"])
     with pytest.raises(InputError, match="ment"):
         Tables(32, "ment")
+
+
+def assert_compiled_equals_eager(device: str) -> None:
+    tables, compiled = Tables(32).to(device), torch.compile(apply, dynamic=False)
+    x = pictures(32, 0).contiguous(memory_format=torch.channels_last).to(device)
+    level, level2, place = (each.to(device) for each in uniforms(0))
+    for number, name in enumerate(OPS):
+        op = torch.full((COUNT,), number, device=device)
+        assert torch.equal(compiled(x, op, level, level2, place, tables), apply(x, op, level, level2, place, tables)), name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+def test_compiled_operations_equal_eager_ones() -> None:
+    assert_compiled_equals_eager("cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_compiled_operations_equal_eager_ones_on_a_gpu() -> None:
+    assert_compiled_equals_eager("cuda")

@@ -126,9 +126,8 @@ def _look_up(x: Tensor, op: Tensor, level: Tensor, tables: Tables) -> Tensor:
     def channel(v: Tensor) -> Tensor:
         return v.reshape(-1, 1, 1)
 
-    flat = x.flatten(2)
-    low, high = flat.amin(2, keepdim=True).long(), flat.amax(2, keepdim=True).long()
-    pixels = flat.long()
+    pixels = x.flatten(2).long()  # before the reductions: Inductor's amin of uint8 is wrong on CPUs (torch 2.13)
+    low, high = pixels.amin(2, keepdim=True), pixels.amax(2, keepdim=True)
     bits = torch.where(_is(op, "posterize"), 1 + (level * 7.999).int(), 8)
     # Inversion is solarisation from 0 on.
     threshold = torch.where(_is(op, "solarize"), (level * 255.999).int(), 256)

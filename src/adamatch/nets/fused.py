@@ -151,7 +151,7 @@ def _norm_act_grad(
 def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     y: Tensor
     if x.shape[1] == 16:  # where cuDNN takes more than twice as long (results/kernels.json)
-        y = x.new_empty((x.shape[0], weight.shape[0], x.shape[2], x.shape[3])).contiguous(memory_format=LAST)
+        y = _convolved(x, weight)
         kernels_conv.convolve(x.contiguous(memory_format=LAST), weight, y)
         return y
     y = torch.ops.aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
@@ -175,6 +175,11 @@ def _conv3x3_input_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
 
 def _like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=LAST)
+
+
+def _convolved(x: Tensor, weight: Tensor) -> Tensor:
+    shape = (x.shape[0], weight.shape[0], x.shape[2], x.shape[3])
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=LAST)
 
 
 def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
@@ -205,7 +210,7 @@ def _(
 
 @_conv3x3.register_fake
 def _(x: Tensor, weight: Tensor) -> Tensor:
-    return x.new_empty((x.shape[0], weight.shape[0], x.shape[2], x.shape[3])).contiguous(memory_format=LAST)
+    return _convolved(x, weight)
 
 
 @_conv3x3_weight_grad.register_fake
