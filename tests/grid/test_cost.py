@@ -1,5 +1,6 @@
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,16 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     assert scaled.seconds == pytest.approx(0.04 * 131_072 * 512 / 640)
     assert scaled.basis.startswith("scaled")
     assert rates.estimate(Run(benchmark="domainnet224")).basis == cost.ASSUMPTION
+
+
+def test_noisystudents_step_is_a_supervised_one_and_the_same_method_is_the_best_to_scale_from() -> None:
+    uda = Run(benchmark="digitfive")
+    supervised, adamatch = cost.shape(replace(uda, method="supervised")), cost.shape(uda)
+    rates = cost.Rates([cost.Measured(supervised, 0.003, "a GPU"), cost.Measured(adamatch, 0.007, "a GPU")])
+    assert rates.estimate(replace(uda, method="noisystudent")).seconds == pytest.approx(2 * 0.003 * 524_288)
+    # Two labelled pools: 896 images where there were 640.
+    ssda = rates.estimate(replace(uda, task="ssda", labels=1))
+    assert ssda.seconds == pytest.approx(0.007 * 524_288 * 896 / 640)
 
 
 def test_the_fastest_machine_counts_by_its_median() -> None:

@@ -53,7 +53,8 @@ class Estimate(NamedTuple):
 def shape(run: Run) -> Shape:
     recipe = run.recipe
     pools = 2 if run.task in ("ssda", "oracle") else 1
-    return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, run.method, pools, recipe.strong)
+    method = "supervised" if run.method == "noisystudent" else run.method  # teachers and students learn from labels alone
+    return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 
 
 def steps(run: Run) -> int:
@@ -106,7 +107,8 @@ def _of_row(row: dict[str, Any], machine: str) -> Measured:
 
 @dataclass(frozen=True)
 class Rates:
-    """Step times by measurement: of the same step, else scaled from the same network and size by operations, else assumed."""
+    """Step times by measurement: of the same step, else scaled by operations from the same network and size (and method, where
+    that was measured), else assumed."""
 
     measured: Sequence[Measured] = ()
 
@@ -114,6 +116,7 @@ class Rates:
         wanted = shape(run)
         same = [each for each in self.measured if each.shape == wanted]
         near = [each for each in self.measured if each.shape[:2] == wanted[:2]]
+        near = [each for each in near if each.shape.method == wanted.method] or near
         if same:
             seconds, machine = _fastest(same, wanted)
             basis = f"measured on {machine}"
