@@ -1,6 +1,7 @@
 """Schedules, SGD, the weight average and whole steps against float64 NumPy; and, on a GPU, that nothing is read back."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -227,6 +228,21 @@ def test_phases_train_what_they_say() -> None:
     assert len(heads) == 4
     decays = [group["weight_decay"] for optimiser in step.optimisers for group in optimiser.param_groups]
     assert set(decays) == {0.0}  # MCD has no weight decay
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
+def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
+    counters = torch._dynamo.utils.counters["aot_autograd"]
+    before = counters["autograd_cache_bypass"]
+    machine = Machine(torch.device("cpu"), "bf16", compile=True, graph=False)
+    recipe = replace(tiny.RECIPE, size=8, batch=2, strong="cta")
+    net = nets.build("wrn-tiny", 3)
+    method = methods.build("adamatch", classes=3, net=net, tau=0.9, options={})
+    step = Step(net, method, recipe, machine, pytest.fail)
+    step(inputs(recipe, step.views.draws, 0))
+    assert counters["autograd_cache_miss"] + counters["autograd_cache_hit"] >= 5  # views, loss, probes, prediction, rates
+    assert counters["autograd_cache_bypass"] == before
 
 
 def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
