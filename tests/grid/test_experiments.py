@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,17 @@ def test_ablation_varies_one_thing_at_a_time_on_six_pairs() -> None:
         ]
         assert Counter(changed) == {0: 1, 1: 4 + 3 + 2 + 3 + 2}
     assert len(runs) == 6 * 15
+
+
+def test_study_changes_little_at_a_time_and_leaves_the_mirror_out() -> None:
+    runs = experiments.load("study")
+    base = runs[0]
+    assert (base.source, base.target, base.recipe.images, base.recipe.mirror) == ("mnist", "svhn", 500_000, False)
+    for run in runs[1:]:
+        changed = {key for key, value in asdict(run.recipe).items() if value != asdict(base.recipe)[key]}
+        assert len(changed) <= 3
+        assert changed or run.options or run.source != base.source or run.target != base.target
+    assert [run.recipe.mirror for run in runs].count(True) == 1
 
 
 def test_every_method_has_a_name_in_the_tables() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError, unknown
-from adamatch.train.run import Run
+from adamatch.train.run import Run, recipe
 
 METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
 LABELS = (1, 5, 10, 25)  # per class, in SSL and SSDA
@@ -34,6 +34,18 @@ PROTOCOLS = (  # of section 5
 TAUS = (0.8, 0.9, 0.95)
 WEIGHT_DECAYS = (0.0001, 0.0005, 0.001, 0.002)
 URATIOS = (1, 2, 3, 5)
+STUDIED: tuple[dict[str, Any], ...] = (  # what `study` changes on the hard pair, one after the other
+    {},
+    {"mirror": True},
+    {"images": 2**20},
+    {"lr_end": 0.0},
+    {"lr": 0.1, "lr_end": 0.0},
+    {"weight_decay": 0.001},
+    {"batch": 32, "uratio": 7, "images": 250_000},
+    {"tau": 0.97},
+    {"tau": 0.97, "lr": 0.06},
+    {"tau": 0.97, "lr": 0.06, "images": 2**20},
+)
 
 
 def pairs(domains: Iterable[str]) -> list[tuple[str, str]]:
@@ -91,6 +103,22 @@ def digits() -> Iterator[Run]:
         yield replace(hard, seed=seed)
 
 
+def study() -> Iterator[Run]:
+    """What matters on real digits at short budgets: half a million images, one thing changed at a time; then other pairs."""
+
+    def short(source: str, target: str, options: dict[str, Any] | None = None, **changes: Any) -> Run:
+        mine = recipe("digitfive", **{"images": 500_000, "mirror": False, **changes})
+        return Run(benchmark="digitfive", source=source, target=target, options=options or {}, recipe=mine)
+
+    for changes in STUDIED:
+        yield short("mnist", "svhn", **changes)
+    yield short("mnist", "svhn", {"source_loss": "sum"})
+    for source, target in (("mnistm", "svhn"), ("usps", "svhn"), ("mnist", "mnistm"), ("svhn", "mnist"), ("svhn", "usps")):
+        yield short(source, target)
+    for source in ("mnistm", "usps"):
+        yield short(source, "svhn", **STUDIED[-1])
+
+
 def ablation() -> Iterator[Run]:
     """Section 5, on six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
     for source, target in PROTOCOLS:
@@ -118,6 +146,7 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
     "paper": paper,
     "handwriting": handwriting,
     "digits": digits,
+    "study": study,
     "ablation": ablation,
 }
 
