@@ -2,7 +2,6 @@
 
 import random
 import time
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -83,10 +82,9 @@ class Plain:
     """AdaMatch's training step, and the loaders that feed it."""
 
     def __init__(
-        self, net: nn.Module, labelled: Pairs, unlabelled: Pairs, device: torch.device, workers: int, **of: Any
+        self, net: nn.Module, labelled: Pairs, unlabelled: Pairs, recipe: Recipe, device: torch.device, workers: int
     ) -> None:
-        self.recipe = Recipe(**of)
-        batch, uratio = self.recipe.batch, self.recipe.uratio
+        self.recipe, batch, uratio = recipe, recipe.batch, recipe.uratio
         common: dict[str, Any] = {"shuffle": True, "drop_last": True, "pin_memory": device.type == "cuda"}
         few = max(1, workers // 4)
         self.labelled = endless(DataLoader(labelled, batch, num_workers=few, persistent_workers=True, **common))
@@ -121,8 +119,8 @@ def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, ur
     rng = np.random.default_rng(0)
     count = batch * uratio * 8
     data = Pairs(rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), rng.integers(0, CLASSES, count))
-    recipe = {"network": "", "size": size, "images": 10**9, "weight_decay": 5e-4, "batch": batch, "uratio": uratio}
-    plain = Plain(net, data, data, device, workers, **recipe)
+    recipe = Recipe(network="", size=size, images=10**9, weight_decay=5e-4, batch=batch, uratio=uratio)
+    plain = Plain(net, data, data, recipe, device, workers)
     for _ in range(5):
         plain.step(0.5)
     _wait(device)
@@ -139,7 +137,7 @@ def train(recipe: Recipe, problem: Problem, evaluate: Evaluation, machine: Machi
     labels = pool.labels.astype(np.int64)
     labelled = Pairs(np.concatenate([np.asarray(part) for part in pool.parts]), labels, recipe.mirror)
     unlabelled = Pairs(target, np.zeros(len(target), dtype=np.int64), recipe.mirror)
-    plain = Plain(nets.build(recipe.network, CLASSES), labelled, unlabelled, machine.device, workers, **asdict(recipe))
+    plain = Plain(nets.build(recipe.network, CLASSES), labelled, unlabelled, recipe, machine.device, workers)
     curve: Curve = []
     spent, began = 0.0, time.perf_counter()
     for done in range(recipe.steps):

@@ -7,6 +7,7 @@ stopped after so many seconds. Writes OUT.json (its curve) and OUT.png (both).
 """
 
 import argparse
+import datetime
 import json
 import os
 from pathlib import Path
@@ -26,12 +27,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def plain_curve(result: dict[str, Any], data: Path | None, seconds: float, workers: int) -> Curve:
+def plain_curve(result: dict[str, Any], data: Path | None, machine: speed.Machine, seconds: float, workers: int) -> Curve:
     run = run_of(result)
     problem = benchmarks.problem(
         run.benchmark, task=run.task, source=run.source, target=run.target, labels=run.labels, seed=run.seed, root=data
     )
-    machine = speed.choose(precision="fp32", compile=False)
     torch.manual_seed(run.seed)
     return train(run.recipe, problem, Evaluation({"target": problem.tests["target"]}, machine), machine, seconds, workers)
 
@@ -61,9 +61,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/digitfive/race"))
     given = parser.parse_args()
     result = json.loads(given.result.read_text())
-    plain = plain_curve(result, given.data, given.seconds, given.workers)
+    machine = speed.choose(precision="fp32", compile=False)
+    plain = plain_curve(result, given.data, machine, given.seconds, given.workers)
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    facts = {"run": result["id"], "workers": given.workers, "machine": str(speed.choose()), "versions": versions()}
+    facts = {"run": result["id"], "workers": given.workers, "machine": str(machine), "versions": versions()}
+    facts["date"] = datetime.date.today().isoformat()
     given.out.with_suffix(".json").write_text(json.dumps({**facts, "plain": plain}, indent=1))
     draw(result, plain, given.out.with_suffix(".png"))
     print(f"plain: {plain[-1][1]:.1f} after {plain[-1][0]:.0f} s")

@@ -13,6 +13,7 @@ from train import several
 from adamatch import ranks
 from adamatch.nets import fused, norm
 from adamatch.nets.norm import BatchNorm, has_foreign_batch_norm
+from adamatch.nets.statistics import of_all_ranks
 from adamatch.train import distributed
 
 GROUPS = (4, 8)  # of the whole batch
@@ -113,7 +114,7 @@ def test_moments_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(3, 2, 50, 7, dtype=torch.float64) * 3 + 5  # ranks, groups, images, channels
     stats = torch.stack([x.mean(2), x.var(2, correction=0)], 2)
     monkeypatch.setattr(ranks, "every", lambda mine: stats)
-    found = fused.of_all_ranks(stats[0])
+    found = of_all_ranks(stats[0])
     pooled = x.transpose(0, 1).flatten(1, 2)
     torch.testing.assert_close(found, torch.stack([pooled.mean(1), pooled.var(1, correction=0)], 1))
 

@@ -64,15 +64,19 @@ def steps(run: Run) -> int:
 
 def work(step: Shape) -> float:
     """Operations of a step's forwards and backwards (a backward is two forwards)."""
+    forward, side = NETWORKS.get(step.network, NETWORKS["resnetv2-101"])
+    return 2e9 * forward * (step.size / side) ** 2 * 3 * images(step)
+
+
+def images(step: Shape) -> int:
+    """How many images a step sends through the network, each time that it does counted."""
     labelled, unlabelled = step.batch * step.pools, step.batch * step.uratio
-    images = {
+    return {
         "adamatch": 4 * labelled + 2 * unlabelled,  # two views; labelled images go through twice
         "fixmatch+": 2 * labelled + 2 * unlabelled,
         "baseline_bn": 2 * labelled + 2 * unlabelled,
         "mcd": 2 * labelled + 2 * unlabelled,  # weak views; labelled in phases 1 and 2, unlabelled in 2 and 3
     }.get(step.method, 2 * labelled)
-    forward, side = NETWORKS.get(step.network, NETWORKS["resnetv2-101"])
-    return 2e9 * forward * (step.size / side) ** 2 * 3 * images
 
 
 def measurements(*folders: Path) -> list[Measured]:

@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch import ranks
 from adamatch.nets import fused
+from adamatch.nets.statistics import images_of, of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -79,10 +80,10 @@ def shared_norm(
     """Each group normalised by the mean and the variance of its images on all ranks."""
     parts = split(x.to(weight.dtype), list(groups))
     own = [stack(var_mean(part, (0, 2, 3), correction=0)[::-1]) for part in parts]
-    stats = fused.of_all_ranks(stack(own))  # [groups, 2, C]
+    stats = of_all_ranks(stack(own))  # [groups, 2, C]
     if running_mean is not None and running_var is not None:
-        pixels = fused.images_of(groups[-1], True) * x.shape[2] * x.shape[3]
-        fused.record(stats.detach(), pixels, running_mean, running_var, momentum)
+        pixels = images_of(groups[-1], True) * x.shape[2] * x.shape[3]
+        record(stats.detach(), pixels, running_mean, running_var, momentum)
     scale = (rsqrt(stats[:, 1] + eps) * weight)[..., None, None]
     mean = stats[:, 0, :, None, None]
     y = [(part - mean[i]) * scale[i] + bias[:, None, None] for i, part in enumerate(parts)]

@@ -12,9 +12,8 @@ from adamatch.errors import InputError, unknown
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
-EVALUATIONS = (
-    40  # at least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter
-)
+# At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
+EVALUATIONS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +33,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
-    statistics: str = (
-        "global"  # batch norm's, of several ranks: of the global batch, or of each "rank" as the authors' code has it
-    )
+    statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
     def __post_init__(self) -> None:
