@@ -155,7 +155,9 @@ def _stage(
     built = net if net is not None else nets.build(network, classes)
     loaded = str(load_weights(built, run.weights)) if run.weights else None
     distributed.same_weights(built)
-    method = methods.build(run.method, classes=classes, net=built, tau=run.recipe.tau, options=run.options)
+    method = methods.build(
+        run.method, classes=classes, net=built, tau=run.recipe.tau, release=run.recipe.release, options=run.options
+    )
     began = time.monotonic()
     with Progress(run.recipe, quiet=quiet) as progress:
         for note in (*problem.notes, *([loaded] if loaded else [])):
@@ -223,6 +225,7 @@ def result(run: Run, problem: Problem, history: History, machine: Machine, wall:
         "seconds": history.seconds,
         "wall_seconds": wall,
         "machine": str(machine),
+        "at_a_time": machine.at_a_time,
         "ranks": ranks.count(),
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -64,6 +64,7 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / run.name
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(fakes.result(run, seconds=2.0)))
+    (tmp_path / "shared.json").write_text(json.dumps(fakes.result(run, seconds=9.0) | {"at_a_time": 5}))  # says nothing
     (tmp_path / "result-that-is-none.json").write_text("[1, 2]")
     rows = [
         {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 40.0},

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from grid import fakes
 
 from adamatch.errors import InputError
-from adamatch.grid import experiments, lease, work
+from adamatch.grid import experiments, lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
@@ -98,6 +99,23 @@ def test_processes_share_the_work_and_a_run_that_kills_them_has_failed(tmp_path:
     assert [fakes.starts(tmp_path / run.name) for run in grid] == [2, 1, 1, 1, 1]
     assert "signal 9" in json.loads((tmp_path / grid[0].name / "error.json").read_text())["error"]
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "shared"), [("0", "auto", [3, 3, 3]), ("4,7", "cuda", [2, 1, 2]), ("", "cpu", [1, 1, 1])]
+)
+def test_workers_say_how_many_share_their_gpu(
+    gpus: str, device: str, shared: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    job = work.Job((), Folders(tmp_path), fakes.train, device=device)
+    seen: list[work.Job] = []
+    with mock.patch.multiple(local_engine, work=seen.append, _follow=lambda: None, torch=mock.DEFAULT) as patched:
+        patched["torch"].cuda.device_count.return_value = 0
+        for number in range(3):
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+            local_engine._worker(job, number, 3)
+    assert [each.at_a_time for each in seen] == shared
 
 
 def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:

@@ -124,6 +124,15 @@ def test_detail_has_images_seconds_and_seeds() -> None:
     assert list(row[2:]) == ["3", f"{HARD.recipe.images:,}", "101"]
 
 
+def test_seconds_of_runs_that_shared_a_gpu_are_their_part() -> None:
+    results = [result(replace(HARD, seed=seed), 95.0, seconds=seconds) for seed, seconds in enumerate((100.0, 450.0))]
+    alone = made(results[:1], "every cell", detail=True)
+    assert "shared" not in " ".join(alone.notes)
+    shared = made([results[0], results[1] | {"at_a_time": 5}], "every cell", detail=True)
+    assert shared.rows[0][4] == "95"
+    assert "several shared a GPU" in " ".join(shared.notes)
+
+
 def test_formats() -> None:
     figure = Figure(97.84, 0.26, 3, 97.8, wider=True, best=True)
     table = Table("a_b & c", ["method", "mnist -> svhn"], [["AdaMatch", figure], ["MCD", "-"]], ["n = 3 seeds"])

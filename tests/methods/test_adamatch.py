@@ -199,6 +199,18 @@ def test_warm_up_follows_progress() -> None:
     assert weights == pytest.approx([0, 0.5, 1, 1])
 
 
+@pytest.mark.parametrize("progress", [0.25, 0.5, 1.0])
+def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress: float) -> None:
+    net, batch = TinyNet(3).train(), make_batch(0, progress=progress)
+    skewed: dict[str, Any] = {"align": "target", "target": [0.01, 0.01, 0.98]}  # alignment changes every guess
+    (ours, _), (aligned, _), (plain, _) = (
+        method.loss(net, batch)
+        for method in (AdaMatch(3, **skewed, release=True), AdaMatch(3, **skewed), AdaMatch(3, align="none"))
+    )
+    assert aligned != plain
+    assert ours == (plain if progress == 1 else aligned)
+
+
 def test_one_pass_over_both_groups_equals_two_forwards() -> None:
     once = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
     twice = copy.deepcopy(once)

@@ -9,7 +9,7 @@ from reference import losses
 from torch import Tensor, tensor
 
 from adamatch.errors import InputError
-from adamatch.methods import arguments, parts
+from adamatch.methods import arguments, parts, schedules
 from adamatch.methods.averages import Running, Window
 
 many = settings(max_examples=40, deadline=None)
@@ -101,14 +101,36 @@ def test_the_threshold_itself_passes() -> None:
 @many
 @given(st.floats(0, 1))
 def test_warm_up_matches_the_reference(progress: float) -> None:
-    assert parts.warm_up(tensor(progress)).item() == pytest.approx(losses.warm_up(progress), abs=1e-12)
+    assert schedules.warm_up(tensor(progress)).item() == pytest.approx(losses.warm_up(progress), abs=1e-12)
 
 
 def test_warm_up_advances_over_the_first_half() -> None:
-    mu = parts.warm_up(torch.linspace(0, 1, 101))
+    mu = schedules.warm_up(torch.linspace(0, 1, 101))
     torch.testing.assert_close(mu[[0, 25, 50, 100]], tensor([0.0, 0.5, 1.0, 1.0]))
     assert (mu[1:51] > mu[:50]).all()
     assert (mu[50:] == 1).all()
+
+
+def test_warm_up_over_another_part_of_the_run() -> None:
+    progress = torch.linspace(0, 1, 101)
+    torch.testing.assert_close(schedules.warm_up(progress, 0.25), schedules.warm_up((2 * progress).clamp(max=1)))
+
+
+def test_alignment_is_let_go_over_the_second_half() -> None:
+    strength = schedules.let_go(torch.linspace(0, 1, 101))
+    torch.testing.assert_close(strength[[0, 50, 75, 100]], tensor([1.0, 1.0, 0.5, 0.0]))
+    assert (strength[:51] == 1).all()
+    assert (strength[51:] < strength[50:-1]).all()
+
+
+@many
+@given(seeds, st.integers(1, 8), st.integers(2, 12), st.floats(0, 1))
+def test_alignment_of_some_strength_shifts_log_odds_by_as_much(seed: int, rows: int, classes: int, strength: float) -> None:
+    y, other = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
+    none, some, full = (parts.align(y, other.mean(0), y.mean(0), part).log() for part in (0.0, strength, 1.0))
+    torch.testing.assert_close(none.exp(), y)
+    shift, whole = (some - none).diff(dim=1), (full - none).diff(dim=1)
+    torch.testing.assert_close(shift, strength * whole, atol=1e-9, rtol=1e-9)
 
 
 def test_averages_match_their_closed_forms() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from train import several, tiny
 
 from adamatch import methods, nets, ranks
+from adamatch.nets.norm import BatchNorm
 from adamatch.train import distributed
 from adamatch.train.loop import feeds_of, inputs_of
 from adamatch.train.speed import Machine
@@ -29,6 +30,9 @@ def steps(name: str, device: str) -> dict[str, Tensor]:
     run, problem = several.a_run(method=name, network="wrn-small"), tiny.problem()
     torch.manual_seed(0)
     net = nets.build(run.recipe.network, 3)
+    for module in net.modules():
+        if isinstance(module, BatchNorm):
+            module.slope = 1.0  # no bend: one value that rounds to its other side would be a thousandth of a gradient
     method = methods.build(name, classes=3, net=net, tau=0.9, options={})
     step = Step(net, method, run.recipe, machine, pytest.fail)
     feeds = feeds_of(run, problem, method, machine.device, "device")
@@ -49,7 +53,7 @@ def compare(folder: Path, device: str, names: tuple[str, ...]) -> None:
             found = steps(name, device)
             for key, value in wanted[name].items():
                 difference = (found[key].double() - value.double()).abs().max() if value.numel() else 0.0
-                assert difference <= 1e-3 + 1e-2 * value.double().abs().max(), (name, key, difference)
+                assert difference <= 1e-6 + 1e-5 * value.double().abs().max(), (name, key, difference)
     assert dist.is_initialized()  # it is not ours to end
     dist.destroy_process_group()
 

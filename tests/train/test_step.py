@@ -13,7 +13,8 @@ from train import tiny
 
 from adamatch import methods, nets
 from adamatch.augment.views import Views
-from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy, warm_up
+from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy
+from adamatch.methods.schedules import warm_up
 from adamatch.train.loop import feeds_of, inputs_of
 from adamatch.train.optim import learning_rate, sgd
 from adamatch.train.run import Recipe

@@ -98,7 +98,7 @@ def _of_file(path: Path) -> list[Measured]:
         return []
     if "rows" in facts:
         return [_of_row(row, str(facts.get("machine"))) for row in facts["rows"] if row.get("method") in METHODS]
-    if "run" not in facts or not facts.get("seconds"):
+    if "run" not in facts or not facts.get("seconds") or facts.get("at_a_time", 1) > 1:  # a shared GPU's seconds tell little
         return []
     run = Run.from_json(json.dumps(facts["run"]))
     return [Measured(shape(run), facts["seconds"] / run.recipe.last_step, str(facts.get("machine")))]

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -100,7 +101,9 @@ def _worker(job: Job, number: int, count: int) -> None:
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     gpus = gpus or [str(gpu) for gpu in range(torch.cuda.device_count())]
     if gpus and job.device in ("auto", "cuda"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]  # CUDA is not yet started in this process
+        mine = number % len(gpus)
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[mine]  # CUDA is not yet started in this process
+        job = replace(job, at_a_time=len(range(mine, count, len(gpus))))
     try:
         work(job)
     except Interruption:

@@ -56,7 +56,12 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int
     """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
     gpus, places = _places(ray, job, asked)
     until = job.deadline - time.monotonic() + time.time()
-    job = replace(job, device=job.device if gpus else "cpu", deadline=float("inf"))  # monotonic clocks are each machine's own
+    job = replace(
+        job,
+        device=job.device if gpus else "cpu",
+        at_a_time=int(1 / gpus) if 0 < gpus < 1 else 1,
+        deadline=float("inf"),  # monotonic clocks are each machine's own
+    )
     refused: dict[str, str] = {}  # line by node
     deaths: Counter[str] = Counter()
     pending: dict[Any, tuple[Run, ...]] = {}

@@ -43,6 +43,7 @@ class Job:
     deadline: float = float("inf")  # on time.monotonic(); no run is started after it
     data: Path | None = None
     device: str = "auto"
+    at_a_time: int = 1  # runs that share a GPU
     quiet: bool = True
 
 
@@ -60,7 +61,8 @@ class Pace:
 
 
 def train_one(run: Run, folder: Path, job: Job) -> object:
-    return experiment.train(run, out=folder, data=job.data, machine=speed.choose(job.device), quiet=job.quiet)
+    machine = replace(speed.choose(job.device), at_a_time=job.at_a_time)
+    return experiment.train(run, out=folder, data=job.data, machine=machine, quiet=job.quiet)
 
 
 def work(job: Job) -> None:

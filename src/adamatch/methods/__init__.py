@@ -40,13 +40,15 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def build(name: str, *, classes: int, net: nn.Module, tau: float, options: Mapping[str, Any]) -> Method:
-    """A method for this network; `tau` is the confidence threshold of those that have one, `options` their other arguments."""
+def build(name: str, *, classes: int, net: nn.Module, tau: float, release: bool = False, options: Mapping[str, Any]) -> Method:
+    """A method for this network; `options` are its arguments, `tau` and `release` (a recipe's) where it has such."""
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     given: dict[str, Any] = {"classes": classes}
     match name:
-        case "adamatch" | "fixmatch+":
+        case "adamatch":
+            given["tau"], options = tau, {"release": release, **options}
+        case "fixmatch+":
             given["tau"] = tau
         case "noisystudent":
             given["threshold"] = tau

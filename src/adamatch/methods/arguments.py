@@ -25,6 +25,18 @@ def probability(name: str, value: float) -> float:
     return value
 
 
+def part(name: str, value: float) -> float:
+    if not 0 < value <= 1:
+        raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {value}")
+    return value
+
+
+def count(name: str, value: int) -> int:
+    if value < 1:
+        raise InputError(f"{name} counts: give 1 or more, not {value}")
+    return value
+
+
 def distribution(values: Tensor | Sequence[float], classes: int) -> Tensor:
     """A known class distribution [k], checked."""
     known = torch.as_tensor(values, dtype=torch.get_default_dtype())

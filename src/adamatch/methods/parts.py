@@ -75,14 +75,14 @@ def interpolate(z_joint: Tensor, z_alone: Tensor, lam: Tensor) -> Tensor:
     return lam * z_joint + (1 - lam) * z_alone
 
 
-def align(y: Tensor, wanted: Tensor, found: Tensor) -> Tensor:
-    """Distribution alignment: each class times wanted / found [k], rows sum to one again; eq. (6)."""
-    return normalize(rescale(y, wanted, found))
+def align(y: Tensor, wanted: Tensor, found: Tensor, strength: Tensor | float = 1.0) -> Tensor:
+    """Distribution alignment: each class times wanted / found [k], rows sum to one again; eq. (6). At strength 0, y itself."""
+    return normalize(rescale(y, wanted, found, strength))
 
 
-def rescale(y: Tensor, wanted: Tensor, found: Tensor) -> Tensor:
+def rescale(y: Tensor, wanted: Tensor, found: Tensor, strength: Tensor | float = 1.0) -> Tensor:
     """Where `found` is the mean of y, the mean of this is `wanted`; 1e-6 is the authors'."""
-    return y * ((1e-6 + wanted) / (1e-6 + found))
+    return y * ((1e-6 + wanted) / (1e-6 + found)) ** strength
 
 
 def normalize(y: Tensor) -> Tensor:
@@ -117,11 +117,6 @@ def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
 def hard(y: Tensor) -> Tensor:
     """One-hot of each row's most likely class."""
     return nn.functional.one_hot(y.argmax(1), y.shape[1]).to(y.dtype)
-
-
-def warm_up(progress: Tensor) -> Tensor:
-    """mu(t): from 0 to 1 by a cosine over the first half of the run, then 1; section 3.1."""
-    return 0.5 - torch.cos(torch.clamp(2 * torch.pi * progress, max=torch.pi)) / 2
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:

@@ -26,14 +26,20 @@ class Machine:
     precision: str  # "bf16" or "fp32"; losses, alignment and statistics are float32 either way
     compile: bool
     graph: bool
+    at_a_time: int = 1  # runs that share the GPU, this one counted: its seconds are not its own
 
     def __str__(self) -> str:
         threads = torch.get_num_threads()
         cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else cpu
-        return ", ".join(
-            [name, self.precision, *(["compiled"] if self.compile else []), *(["CUDA graph"] if self.graph else [])]
-        )
+        facts = {
+            name: True,
+            self.precision: True,
+            "compiled": self.compile,
+            "CUDA graph": self.graph,
+            f"{self.at_a_time} runs at a time": self.at_a_time > 1,
+        }
+        return ", ".join(fact for fact, holds in facts.items() if holds)
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
