@@ -178,7 +178,9 @@ def train(
     target: Annotated[str, typer.Option(help="A domain")] = "",
     labels: Annotated[int, typer.Option(help="Labelled target images per class, for ssl and ssda")] = 0,
     method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
-    budget: Annotated[str, typer.Option(help="paper, or fast: fewer images (and digits are not mirrored)")] = "paper",
+    budget: Annotated[
+        str, typer.Option(help="paper, or fast: fewer images (for digits a recipe of its own: docs/what-matters.md)")
+    ] = "paper",
     option: Annotated[
         list[str] | None, typer.Option(help="An argument of the method, e.g. align=none, interpolate=false")
     ] = None,

@@ -110,7 +110,11 @@ def test_build_passes_what_each_method_takes() -> None:
     assert isinstance(adamatch_, AdaMatch)
     assert adamatch_.tau == 0.8
     torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
-    fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, options={"align": "none"})
+    for options, released in (({}, True), ({"release": False}, False)):  # an option goes before the recipe
+        built = build("adamatch", classes=3, net=net, tau=0.9, release=True, options=options)
+        assert isinstance(built, AdaMatch)
+        assert built.release is released
+    fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, release=True, options={"align": "none"})
     assert isinstance(fixmatch, FixMatch)
     assert (fixmatch.tau, fixmatch.align) == (0.7, "none")
     student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
