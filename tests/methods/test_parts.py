@@ -175,9 +175,9 @@ def test_other_arguments_are_checked() -> None:
         arguments.one_of("align", "sorce", "source", "none")
     with pytest.raises(InputError, match="from 0 to 1, not 90"):
         arguments.probability("tau", 90)
-    with pytest.raises(InputError, match="warm_up is a part of the run.*not 0"):
+    with pytest.raises(InputError, match=r"warm_up is a part of the run.*not 0"):
         arguments.part("warm_up", 0)
-    with pytest.raises(InputError, match="window counts.*not 0"):
+    with pytest.raises(InputError, match=r"window counts.*not 0"):
         arguments.count("window", 0)
     with pytest.raises(InputError, match="source_loss"):
         arguments.view_weight("mean")
