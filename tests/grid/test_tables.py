@@ -122,15 +122,8 @@ def test_detail_has_images_seconds_and_seeds() -> None:
     (row,) = table.rows
     assert row[0] == "digitfive UDA mnist -> svhn, AdaMatch"
     assert list(row[2:]) == ["3", f"{HARD.recipe.images:,}", "101"]
-
-
-def test_seconds_of_runs_that_shared_a_gpu_are_their_part() -> None:
-    results = [result(replace(HARD, seed=seed), 95.0, seconds=seconds) for seed, seconds in enumerate((100.0, 450.0))]
-    alone = made(results[:1], "every cell", detail=True)
-    assert "shared" not in " ".join(alone.notes)
-    shared = made([results[0], results[1] | {"at_a_time": 5}], "every cell", detail=True)
-    assert shared.rows[0][4] == "95"
-    assert "several shared a GPU" in " ".join(shared.notes)
+    (row,) = made([*results[:2], results[2] | {"at_a_time": 5}], "every cell", detail=True).rows
+    assert row[4] == "101 (5 at a time)"
 
 
 def test_formats() -> None:

@@ -133,13 +133,13 @@ def _cells(done: Sequence[Done]) -> Table:
         mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) == key]
         benchmark, task, labels, (source, target), method, text = key
         shown = beside(figure(mine), mine) if not text else figure(mine)
-        seconds = statistics.fmean(float(e.result.get("seconds") or 0) / e.result.get("at_a_time", 1) for e in mine)
+        seconds = statistics.fmean(float(each.result.get("seconds") or 0) for each in mine)
+        shared = max(each.result.get("at_a_time", 1) for each in mine)
+        took = f"{seconds:.0f}{f' ({shared} at a time)' if shared > 1 else ''}"
         of = f"{benchmark} {task.upper()}{labels or ''} {source + ' -> ' if source else ''}{target}"
         name = f"{of}, {METHODS[method]}{f' ({text})' if text else ''}"
-        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", f"{seconds:.0f}"])
-    shared = ", each run's part of them where several shared a GPU" * any(e.result.get("at_a_time", 1) > 1 for e in done)
-    told = f"seconds are of training{shared}, the mean over seeds"
-    notes = [COUNTED.format(told) + _explained([row[1] for row in rows])]
+        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", took])
+    notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
 
 
