@@ -41,7 +41,10 @@ METHODS: dict[str, type[Method]] = {
 
 
 def build(name: str, *, classes: int, net: nn.Module, tau: float, release: bool = False, options: Mapping[str, Any]) -> Method:
-    """A method for this network; `options` are its arguments, `tau` and `release` (a recipe's) where it has such."""
+    """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
+
+    An option `release` goes before the recipe's.
+    """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     given: dict[str, Any] = {"classes": classes}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.nets import kernels, kernels_conv
-from adamatch.nets.statistics import images_of, of_all_ranks, record
+from adamatch.nets.statistics import of_all_ranks, record
 
 LAST = torch.channels_last
 
@@ -60,9 +60,7 @@ def norm_act(
 ) -> Tensor:
     """`shared`: statistics are of all ranks."""
     y, stats = _norm_act(x, weight, bias, list(groups), eps, slope, shared)
-    if running_mean is not None and running_var is not None:
-        pixels = images_of(groups[-1], shared) * x.shape[2] * x.shape[3]
-        record(stats.detach(), pixels, running_mean, running_var, momentum)
+    record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
     return y  # type: ignore[no-any-return]
 
 
@@ -80,9 +78,7 @@ def add_norm_act(
     shared: bool = False,
 ) -> tuple[Tensor, Tensor]:
     total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope, shared)
-    if running_mean is not None and running_var is not None:
-        pixels = images_of(groups[-1], shared) * a.shape[2] * a.shape[3]
-        record(stats.detach(), pixels, running_mean, running_var, momentum)
+    record(stats.detach(), groups[-1] * a.shape[2] * a.shape[3], running_mean, running_var, momentum, shared)
     return total, y
 
 

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch import ranks
 from adamatch.nets import fused
-from adamatch.nets.statistics import images_of, of_all_ranks, record
+from adamatch.nets.statistics import of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -60,34 +60,24 @@ def norm_act(
 ) -> Tensor:
     """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
     if shared:
-        return activate(shared_norm(x, weight, bias, running_mean, running_var, groups, momentum, eps), slope)
+        y, stats = shared_norm(x, weight, bias, groups, eps)
+        record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
+        return activate(y, slope)
     *others, last = split(x, list(groups))
     parts = [batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in others]
     parts.append(batch_norm(last, running_mean, running_var, weight, bias, True, momentum, eps))
     return activate(cat(parts) if others else parts[0], slope)
 
 
-def shared_norm(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-) -> Tensor:
-    """Each group normalised by the mean and the variance of its images on all ranks."""
+def shared_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Each group normalised by the mean and the variance [groups, 2, C] of its images on all ranks, and these."""
     parts = split(x.to(weight.dtype), list(groups))
     own = [stack(var_mean(part, (0, 2, 3), correction=0)[::-1]) for part in parts]
     stats = of_all_ranks(stack(own))  # [groups, 2, C]
-    if running_mean is not None and running_var is not None:
-        pixels = images_of(groups[-1], True) * x.shape[2] * x.shape[3]
-        record(stats.detach(), pixels, running_mean, running_var, momentum)
     scale = (rsqrt(stats[:, 1] + eps) * weight)[..., None, None]
     mean = stats[:, 0, :, None, None]
     y = [(part - mean[i]) * scale[i] + bias[:, None, None] for i, part in enumerate(parts)]
-    return cat(y).to(x.dtype)
+    return cat(y).to(x.dtype), stats
 
 
 def activate(x: Tensor, slope: float) -> Tensor:

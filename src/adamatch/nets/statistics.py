@@ -6,8 +6,16 @@ from torch import Tensor
 from adamatch import ranks
 
 
-def record(stats: Tensor, count: int, running_mean: Tensor, running_var: Tensor, momentum: float) -> None:
-    """Running statistics towards the last group's, the variance unbiased as PyTorch has it."""
+def record(
+    stats: Tensor, pixels: int, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, shared: bool
+) -> None:
+    """Running statistics, if there are any, towards the last group's, the variance unbiased as PyTorch has it.
+
+    pixels: of the last group on this rank; `shared`: `stats` are of all ranks.
+    """
+    if running_mean is None or running_var is None:
+        return
+    count = pixels * ranks.count() if shared else pixels
     mean, var = stats[-1, 0], stats[-1, 1] * (count / max(1, count - 1))
     torch._foreach_lerp_([running_mean, running_var], [mean, var], momentum)
 
@@ -18,8 +26,3 @@ def of_all_ranks(stats: Tensor) -> Tensor:
     mean = each[:, :, 0].mean(0)
     var = each[:, :, 1].mean(0) + (each[:, :, 0] - mean).square().mean(0)
     return torch.stack([mean, var], 1)
-
-
-def images_of(count: int, shared: bool) -> int:
-    """How many images statistics are of, that are of `count` on this rank."""
-    return count * ranks.count() if shared else count

@@ -32,14 +32,12 @@ class Machine:
         threads = torch.get_num_threads()
         cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else cpu
-        facts = {
-            name: True,
-            self.precision: True,
+        said = {
             "compiled": self.compile,
             "CUDA graph": self.graph,
             f"{self.at_a_time} runs at a time": self.at_a_time > 1,
         }
-        return ", ".join(fact for fact, holds in facts.items() if holds)
+        return ", ".join([name, self.precision, *(fact for fact, holds in said.items() if holds)])
 
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
