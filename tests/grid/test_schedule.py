@@ -118,6 +118,18 @@ def test_workers_say_how_many_share_their_gpu(
     assert [each.at_a_time for each in seen] == shared
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_one_process_has_the_gpu_alone_and_shows_its_progress_to_a_person(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    seen: list[work.Job] = []
+    run_grid(runs(0), tmp_path, train=lambda run, folder, job: seen.append(job))
+    (job,) = seen
+    assert (job.at_a_time, job.quiet) == (1, not terminal)
+    assert job.at_a_time is not True  # a number, which results say
+
+
 def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
     grid = runs(0, 1, 2, 3, 4)
     threads = [threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)]

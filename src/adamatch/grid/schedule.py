@@ -39,7 +39,8 @@ def run_grid(
     folders = Folders(Path(folder), Path(keep) if keep else None)
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
     quiet = processes > 1 or engine != "local" or not sys.stderr.isatty()
-    job = Job(tuple(runs), folders, train, deadline, Path(data) if data else None, device, quiet)
+    where = Path(data) if data else None
+    job = Job(tuple(runs), folders, train, deadline=deadline, data=where, device=device, quiet=quiet)
     do = engines.choose(engine, job, asked := replace(resources or Resources(), processes=processes))
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could

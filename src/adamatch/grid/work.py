@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -40,6 +40,7 @@ class Job:
     runs: tuple[Run, ...]
     folders: Folders
     train: Train
+    _: KW_ONLY
     deadline: float = float("inf")  # on time.monotonic(); no run is started after it
     data: Path | None = None
     device: str = "auto"
