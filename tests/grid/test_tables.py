@@ -123,7 +123,35 @@ def test_detail_has_images_seconds_and_seeds() -> None:
     assert row[0] == "digitfive UDA mnist -> svhn, AdaMatch"
     assert list(row[2:]) == ["3", f"{HARD.recipe.images:,}", "101"]
     (row,) = made([*results[:2], results[2] | {"at_a_time": 5}], "every cell", detail=True).rows
-    assert row[4] == "101 (5 at a time)"
+    assert row[4] == "100, 102 (5 at a time)"  # a mean of the two would be of nothing
+
+
+def test_evidence_names_a_machine_once_however_many_runs_shared_it() -> None:
+    alone = result(HARD) | {"machine": "H200, bf16", "at_a_time": 1}
+    shared = result(replace(HARD, seed=1)) | {"machine": "H200, bf16, 5 runs at a time", "at_a_time": 5}
+    assert tables([alone, shared])[-1].notes[-1].startswith("Measured on H200, bf16, 1 or 5 runs at a time;")
+    assert tables([alone])[-1].notes[-1].startswith("Measured on H200, bf16;")
+
+
+def test_methods_with_different_pairs_are_compared_on_those_that_they_share() -> None:
+    easy, third = replace(HARD, target="mnistm"), replace(HARD, target="usps")
+    hard_bn, easy_bn = replace(HARD, method="baseline_bn"), replace(easy, method="baseline_bn")
+    grid = [(HARD, 60.0), (easy, 70.0), (third, 80.0), (hard_bn, 90.0), (easy_bn, 40.0)]
+    results = [result(run, value) for run, value in grid]
+    summary = made(results, "accuracy on the target")
+    assert cell(summary, "AdaMatch", "UDA") == Figure(70.0, None, 1, pytest.approx((96.9 + 99.2 + 97.8) / 3), best=True)
+    assert cell(summary, "BaselineBN", "UDA") == Figure(65.0, None, 1, 62.5, wider=True, only=2)
+    assert "[n]: the mean over n pairs only" in summary.notes[0]
+    assert "| BaselineBN | 65.0 (62.5*) [2] |" in render([summary])
+    table = made(results, "methods on the same pairs")
+    assert table.columns == ["method", "mnist -> mnistm", "mnist -> svhn"]
+    assert [row[0] for row in table.rows] == ["BaselineBN", "AdaMatch"]
+    for method, target, best in (("AdaMatch", "svhn", False), ("BaselineBN", "svhn", True), ("AdaMatch", "mnistm", True)):
+        figure = cell(table, method, f"mnist -> {target}")
+        assert isinstance(figure, Figure)
+        assert (figure.best, figure.only) == (best, 0)
+    titles = [each.title for each in tables([*results, result(replace(third, method="baseline_bn"))])]
+    assert not any("same pairs" in title for title in titles)  # all have all: the summary says it
 
 
 def test_formats() -> None:

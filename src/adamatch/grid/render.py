@@ -18,13 +18,15 @@ class Figure:
     paper: float | None = None
     wider: bool = False  # the paper's figure is over more pairs than ours
     best: bool = False
+    only: int = 0  # over so many pairs only, where others of its column are over more
 
     def text(self, plus_minus: str = "±") -> str:
         spread = f" {plus_minus} {self.spread:.1f}" if self.spread is not None else ""
         return f"{self.mean:.1f}{spread}"
 
     def beside(self) -> str:
-        return "" if self.paper is None else f" ({self.paper:.1f}{'*' if self.wider else ''})"
+        paper = "" if self.paper is None else f" ({self.paper:.1f}{'*' if self.wider else ''})"
+        return f"{paper} [{self.only}]" if self.only else paper
 
 
 Cell = str | Figure
@@ -80,15 +82,15 @@ def latex(table: Table) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """One line per figure, in full precision: row, column, mean, spread, n, the paper's and whether that is over more pairs."""
+    """One line per figure, in full precision; `only`: its number of pairs, where others of its column are over more."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["table", "row", "column", "mean", "spread", "n", "paper", "paper_over_more_pairs"])
+    writer.writerow(["table", "row", "column", "mean", "spread", "n", "paper", "paper_over_more_pairs", "only"])
     for row in table.rows:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             figures: list[object] = [cell]
             if isinstance(cell, Figure):
-                figures = [cell.mean, cell.spread, cell.n, cell.paper, cell.wider]
+                figures = [cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only]
             if cell:
                 writer.writerow([table.title, row[0], column, *figures])
     return file.getvalue()

@@ -29,13 +29,14 @@ ABLATIONS = {
 COUNTED = "± is the standard deviation over seeds; {}."
 BESIDE = "In parentheses the paper's figure"
 WIDER = "* the paper's mean over all pairs of the benchmark, ours over those that are here"
+ONLY = "[n]: the mean over n pairs only, not to be compared with those over more"
 
 
 def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Table]:
     """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
     done = cells_of(results)
     plain = [each for each in done if not each.variant]
-    made = [*_summaries(plain), *_matrices(plain), *_variants(done)]
+    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *_variants(done)]
     if detail:
         made.append(_cells(done))
     if made:
@@ -72,6 +73,25 @@ def _summaries(done: Sequence[Done]) -> list[Table]:
     return made
 
 
+def _side_by_side(done: Sequence[Done]) -> list[Table]:
+    """Where some methods have more pairs than others: every pair that several have, by itself."""
+    made = []
+    for key in sorted(dict.fromkeys((each.run.benchmark, each.task, each.run.labels) for each in done), key=_order):
+        mine = [each for each in done if (each.run.benchmark, each.task, each.run.labels) == key]
+        have = {method: {each.pair for each in mine if each.method == method} for method in METHODS}
+        pairs = sorted(pair for pair in set().union(*have.values()) if sum(pair in those for those in have.values()) > 1)
+        if not pairs or len({frozenset(those) for those in have.values() if those}) == 1:
+            continue
+        rows = [
+            (name, [[each for each in mine if (each.method, each.pair) == (method, pair)] for pair in pairs])
+            for method, name in METHODS.items()
+        ]
+        benchmark, task, labels = key
+        title = f"{benchmark}, {task.upper()}{_with(labels)}: methods on the same pairs"
+        made.append(_table(title, "method", [_arrow(pair) for pair in pairs], rows))
+    return made
+
+
 def _matrices(done: Sequence[Done]) -> list[Table]:
     """For every method with three pairs or more, source against target."""
     made = []
@@ -85,8 +105,7 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
         rows = [
             (source, [[each for each in mine if each.pair == (source, target)] for target in targets]) for source in sources
         ]
-        with_labels = f", {labels} labels per class" if labels else ""
-        title = f"{benchmark}, {task.upper()}{with_labels}, {METHODS[method]}: every pair"
+        title = f"{benchmark}, {task.upper()}{_with(labels)}, {METHODS[method]}: every pair"
         made.append(_table(title, "source \\ target", targets, rows, best=False))
     return made
 
@@ -100,7 +119,7 @@ def _variants(done: Sequence[Done]) -> list[Table]:
         varied = {each.pair for each in mine if each.variant}
         mine = [each for each in mine if each.pair in varied]
         pairs = sorted(varied)
-        names = [" -> ".join(part for part in pair if part) for pair in pairs]
+        names = [_arrow(pair) for pair in pairs]
         of_paper = benchmark == "domainnet64" and method == "adamatch" and varied == set(PROTOCOLS)
         rows = []
         for text in sorted({each.variant for each in mine}, key=lambda text: (text not in ABLATIONS, _rank(text), text)):
@@ -131,16 +150,22 @@ def _cells(done: Sequence[Done]) -> Table:
     keys = dict.fromkeys((e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) for e in done)
     for key in sorted(keys, key=lambda key: (*_order(key[:3]), key[3], list(METHODS).index(key[4]), key[5])):
         mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) == key]
-        benchmark, task, labels, (source, target), method, text = key
+        benchmark, task, labels, pair, method, text = key
         shown = beside(figure(mine), mine) if not text else figure(mine)
-        seconds = statistics.fmean(float(each.result.get("seconds") or 0) for each in mine)
-        shared = max(each.result.get("at_a_time", 1) for each in mine)
-        took = f"{seconds:.0f}{f' ({shared} at a time)' if shared > 1 else ''}"
-        of = f"{benchmark} {task.upper()}{labels or ''} {source + ' -> ' if source else ''}{target}"
-        name = f"{of}, {METHODS[method]}{f' ({text})' if text else ''}"
-        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", took])
+        name = f"{benchmark} {task.upper()}{labels or ''} {_arrow(pair)}, {METHODS[method]}{f' ({text})' if text else ''}"
+        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", _seconds(mine)])
     notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
+
+
+def _seconds(done: Sequence[Done]) -> str:
+    """Means over seeds; apart for runs that shared a GPU with different numbers of others."""
+    shared = sorted({each.result.get("at_a_time", 1) for each in done})
+    shown = []
+    for count in shared:
+        mean = statistics.fmean(each.result.get("seconds") or 0.0 for each in done if each.result.get("at_a_time", 1) == count)
+        shown.append(f"{mean:.0f}{f' ({count} at a time)' if count > 1 else ''}")
+    return ", ".join(shown)
 
 
 def _evidence(done: Sequence[Done]) -> str:
@@ -150,7 +175,12 @@ def _evidence(done: Sequence[Done]) -> str:
         return " and ".join(sorted({value for value in values if value}))
 
     results = [each.result for each in done]
-    machines = all_of(result.get("machine", "") for result in results)
+    shared = sorted({result.get("at_a_time", 1) for result in results})
+    machines = all_of(
+        result.get("machine", "").removesuffix(f", {result.get('at_a_time', 1)} runs at a time") for result in results
+    )
+    if shared != [1]:
+        machines += f", {' or '.join(map(str, shared))} runs at a time"
     versions = all_of(
         ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items()) for result in results
     )
@@ -171,6 +201,8 @@ def _table(
     """A row for each group of finished runs that has any; a dash where a cell has none."""
     named = [(name, groups) for name, groups in rows if any(groups)]
     cells = [[_cell(group, paper) for group in groups] for _, groups in named]
+    for column in range(len(columns)):
+        _mark_narrow([row[column] for _, row in named], cells, column)
     if best and len(named) > 1:
         for column in range(len(columns)):
             _mark_best(cells, column, [name for name, _ in named])
@@ -188,20 +220,32 @@ def _cell(group: Sequence[Done], paper: bool) -> Cell:
     return beside(figure(group), group) if paper and not group[0].variant else figure(group)
 
 
+def _mark_narrow(groups: Sequence[Sequence[Done]], cells: list[list[Cell]], column: int) -> None:
+    """Say of how many pairs a mean is, where another of its column is of more."""
+    pairs = [len({each.pair for each in group}) for group in groups]
+    for row, count in zip(cells, pairs, strict=True):
+        cell = row[column]
+        if isinstance(cell, Figure) and count < max(pairs):
+            row[column] = replace(cell, only=count)
+
+
 def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
     means = [row[column] for row, name in zip(cells, names, strict=True) if name != METHODS["oracle"]]
-    top = max((cell.mean for cell in means if isinstance(cell, Figure)), default=None)
+    top = max((cell.mean for cell in means if isinstance(cell, Figure) and not cell.only), default=None)
     for row, name in zip(cells, names, strict=True):
         cell = row[column]
-        if isinstance(cell, Figure) and cell.mean == top and name != METHODS["oracle"]:
+        if isinstance(cell, Figure) and cell.mean == top and not cell.only and name != METHODS["oracle"]:
             row[column] = replace(cell, best=True)
 
 
 def _explained(cells: Iterable[Cell]) -> str:
-    figures = [cell for cell in cells if isinstance(cell, Figure) and cell.paper is not None]
-    if not figures:
-        return ""
-    return f" {BESIDE}{f' ({WIDER})' if any(each.wider for each in figures) else ''}."
+    figures = [cell for cell in cells if isinstance(cell, Figure)]
+    said = ""
+    if any(each.paper is not None for each in figures):
+        said += f" {BESIDE}{f' ({WIDER})' if any(each.wider for each in figures) else ''}."
+    if any(each.only for each in figures):
+        said += f" {ONLY}."
+    return said
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -209,6 +253,14 @@ def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
     benchmark, task, *others = key
     suite = published.SUITES.index(benchmark) if benchmark in published.SUITES else len(published.SUITES)
     return (suite, benchmark, ("uda", "ssl", "ssda").index(task), *others)
+
+
+def _with(labels: int) -> str:
+    return f", {labels} labels per class" if labels else ""
+
+
+def _arrow(pair: tuple[str, str]) -> str:
+    return " -> ".join(part for part in pair if part)
 
 
 def _rank(text: str) -> int:
