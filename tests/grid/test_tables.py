@@ -181,6 +181,7 @@ def test_results_are_read_from_kept_files_and_run_folders_each_once(tmp_path: Pa
         (tmp_path / run.name).mkdir()
         (tmp_path / run.name / "result.json").write_text(json.dumps(result(run)))
     (tmp_path / "step.json").write_text("{}")
+    (tmp_path / "statistics.json").write_text(json.dumps({"run": "a name", "accuracy": {"target": 1.0}}))  # of a benchmark
     assert sorted(each["id"] for each in figures.read(tmp_path)) == sorted([HARD.id, other.id])
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(InputError, match=r"broken\.json"):

@@ -38,7 +38,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
             facts = json.loads(path.read_text())
         except ValueError:
             raise InputError(f"{path} is not a result: its JSON cannot be read") from None
-        if isinstance(facts, dict) and "run" in facts and "accuracy" in facts:
+        if isinstance(facts, dict) and facts.keys() >= {"id", "run", "accuracy"}:
             results[facts["id"]] = facts
     return list(results.values())
 
