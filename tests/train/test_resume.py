@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 from train import tiny
 
 from adamatch.data.feed import Place
 from adamatch.methods import METHODS
+from adamatch.train import checkpoint
 from adamatch.train.run import Run
 
 
@@ -119,6 +121,23 @@ def test_a_signal_ends_the_step_and_saves(number: int, tmp_path: Path, uninterru
     weights, measured = uninterrupted(run.to_json())
     assert tiny.same(tiny.weights(out), weights)
     assert [row["target"] for row in rows(out)] == [row["target"] for row in measured]
+
+
+def test_from_another_kind_of_device_it_goes_on_with_other_draws(
+    tmp_path: Path, uninterrupted: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tiny.a_run(), tmp_path / "run"
+    killed(run, out, "step 8")
+    found = checkpoint.load(out / "checkpoints", print)
+    assert found is not None
+    tensors, facts = found
+    of_a_gpu = torch.zeros(16, dtype=torch.uint8)  # CUDA's seed and offset
+    checkpoint.save(out / "checkpoints", facts.pop("step"), tensors | {"generator": of_a_gpu}, facts)
+    tiny.solve(run, out, quiet=False)
+    assert "another kind of device" in capsys.readouterr().err
+    weights, measured = uninterrupted(run.to_json())
+    assert [row["step"] for row in rows(out)] == [row["step"] for row in measured]
+    assert not tiny.same(tiny.weights(out), weights)
 
 
 def test_the_command_says_how_to_go_on(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def solve(
     posed: Problem | None = None,
     place: Place = "auto",
     seconds_per_checkpoint: float = 0.0,
+    quiet: bool = True,
     **given: Any,
 ) -> Model:
     """Do a run; a checkpoint at every evaluation."""
@@ -86,7 +87,7 @@ def solve(
             posed,
             RunFolder(out),
             machine=CPU,
-            quiet=True,
+            quiet=quiet,
             place=place,
             seconds_per_checkpoint=seconds_per_checkpoint,
             **given,

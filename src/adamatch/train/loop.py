@@ -78,7 +78,11 @@ def train(
     found = ranks.from_first(lambda: checkpoint.load(folder.checkpoints, progress.warn))
     if found is not None:
         tensors, facts = found
-        generator.set_state(tensors.pop("generator"))
+        if not _restored(generator, tensors.pop("generator"), run.seed + facts["step"]):
+            progress.say(
+                f"the run was on another kind of device before and is on {device.type} now: its draws are others from here on, "
+                "and it is not the same bit for bit"
+            )
         step.restore(tensors)
         for feed in feeds:
             feed.seek(facts["step"])
@@ -178,6 +182,15 @@ def inputs_of(
         progress=torch.full((), progress, device=device),
         lr=torch.full((), learning_rate(run.recipe.lr, run.recipe.lr_end, progress), device=device),
     )
+
+
+def _restored(generator: torch.Generator, state: torch.Tensor, seed: int) -> bool:
+    """Whether the generator goes on from a state; that of another kind of device means nothing to it, and it starts anew."""
+    if len(state) == len(generator.get_state()):
+        generator.set_state(state)
+        return True
+    generator.manual_seed(seed)
+    return False
 
 
 def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str, Any]:
