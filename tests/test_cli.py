@@ -263,6 +263,12 @@ def test_usage_mistakes_name_the_option(call: Call) -> None:
     assert outcome.code == 2
     assert "--target" in outcome.err
     refused(call("train", "--option", "align"), "name=value", "align")
+    refused(call("train", "--target", "handwritten", "--source", "rendered", "--lr", "-1"), "lr is a number from 0")
+
+
+def test_options_are_words_numbers_and_lists() -> None:
+    texts = ["a=none", "b=False", "c=3", "d=1e2", "e=.5", "f=0.25,0.75"]
+    assert cli._options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
 
 
 def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call: Call) -> None:

@@ -282,15 +282,22 @@ def _number(name: str, text: str) -> int | str:
 
 
 def _options(texts: list[str]) -> dict[str, Any]:
-    """name=value pairs; true, false and numbers are understood."""
-    words: dict[str, Any] = {"true": True, "false": False}
+    """name=value pairs; true, false, numbers and lists of numbers (0.2,0.8) are understood."""
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--option takes name=value, not {text!r}")
-        try:
-            options[name] = words[value.lower()] if value.lower() in words else float(value) if "." in value else int(value)
-        except ValueError:
-            options[name] = value
+        options[name] = [_value(each) for each in value.split(",")] if "," in value else _value(value)
     return options
+
+
+def _value(text: str) -> bool | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text

@@ -8,9 +8,9 @@ class InputError(ValueError):
     """What was asked for cannot be done; the message is one line and says what to do instead."""
 
 
-def unknown(kind: str, name: str, valid: Iterable[str]) -> InputError:
+def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(valid)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"no {kind} is called {name!r}: {hint}there are {', '.join(names)}")

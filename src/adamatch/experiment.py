@@ -22,7 +22,7 @@ from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict_together
-from adamatch.methods import NoisyStudent
+from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
 from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.weights import load_weights
@@ -49,6 +49,11 @@ def train(
 ) -> dict[str, Any]:
     """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
     machine = machine or speed.choose()
+    size = benchmarks.get(run.benchmark).size
+    if run.recipe.size != size:
+        raise InputError(
+            f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: leave its size alone"
+        )
     with distributed.joined(machine.device):
         problem = benchmarks.problem(
             run.benchmark,
@@ -131,10 +136,7 @@ def _generations(run: Run) -> int:
     """How many teachers come before the network that is wanted."""
     if run.method != "noisystudent":
         return 0
-    count = run.options.get("generations", 1)
-    if not isinstance(count, int) or count < 1:
-        raise InputError(f"generations is the number of students: give 1 or more, not {count!r}")
-    return count
+    return arguments.count("generations", run.options.get("generations", 1))
 
 
 def _stage(

@@ -18,7 +18,7 @@ from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
 from adamatch.train.loop import Interruption
-from adamatch.train.run import Run
+from adamatch.train.run import Run, recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ def test_every_run_once_and_a_failure_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_failure_before_the_folder_is_claimed_can_be_retried(tmp_path: Path) -> None:
-    run = fakes.run(benchmark="digitfive", source="mnist", target="svhn")
+    run = fakes.run(benchmark="digitfive", source="mnist", target="svhn", recipe=recipe("digitfive"))
     assert run_grid([run], tmp_path, data=tmp_path / "nothing")["failed"] == 1
     assert "adamatch data prepare" in json.loads((tmp_path / run.name / "error.json").read_text())["error"]
     assert run_grid([run], tmp_path, retry=True, train=fakes.train)["done"] == 1

@@ -1,12 +1,15 @@
 """Presets against the paper, and the configuration of a run as text and as a name."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +97,7 @@ def test_steps(images: int, batch: int, stop: int, steps: int, last: int, every:
 
 
 RUN = Run(source="rendered", target="handwritten", options={"align": "none"})
+PARTS = ("lr_end", "momentum", "average")  # of 1
 CHANGES: dict[str, Any] = {
     "benchmark": "folders",
     "task": "ssda",
@@ -116,7 +120,7 @@ CHANGES: dict[str, Any] = {
 def changed(name: str) -> Run:
     if name not in {each.name for each in fields(Recipe)}:
         return replace(RUN, **{name: CHANGES[name]})
-    value = CHANGES[name] if name in CHANGES else getattr(RUN.recipe, name) + 1
+    value = CHANGES[name] if name in CHANGES else getattr(RUN.recipe, name) + (-0.125 if name in PARTS else 1)
     return replace(RUN, recipe=replace(RUN.recipe, **{name: value}))
 
 
@@ -181,9 +185,18 @@ def test_an_override_of_none_leaves_a_value_alone() -> None:
     assert recipe("digitfive", weight_decay=0).weight_decay == 0
 
 
-def without(name: str) -> Run:
-    nothing: dict[str, Any] = {name: 0}
-    return Run(recipe=replace(RUN.recipe, **nothing))
+def test_an_override_goes_before_the_budget() -> None:
+    for benchmark, changes in FAST.items():
+        for name, value in changes.items():
+            other = not value if isinstance(value, bool) else value / 2
+            assert getattr(recipe(benchmark, "fast", **{name: other}), name) == other
+    assert recipe("digitfive", "fast", tau=0.9) == replace(recipe("digitfive", "fast"), tau=0.9)
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    run = Run(seed=np.int64(3), labels=np.int64(2), options={"target": torch.tensor([0.25, 0.75])})  # type: ignore[arg-type]
+    assert run == Run(seed=3, labels=2, options={"target": [0.25, 0.75]})
+    assert Run.from_json(run.to_json()) == run
 
 
 @pytest.mark.parametrize(
@@ -202,11 +215,17 @@ def without(name: str) -> Run:
             lambda: Run(target="handwriten"),
             "no target domain of handwriting is called 'handwriten': did you mean 'handwritten'?",
         ),
-        (lambda: Run(seed=-1), "a seed is a number from 0 on, not -1"),
+        (lambda: Run(seed=-1), "a seed is a number from 0 to 281474976710656, not -1"),
+        (lambda: Run(seed=10**20), "a seed is a number from 0 to"),
         *(
-            (lambda name=name: without(name), f"{name} must be at least 1, not 0")
+            (lambda name=name: recipe("handwriting", "paper", **{name: 0}), f"{name} is a number from 1 up, not 0")
             for name in ("batch", "images", "uratio", "size")
         ),
+        (lambda: recipe("handwriting", lr=-0.1), "lr is a number from 0 to 1000, not -0.1"),
+        (lambda: recipe("handwriting", lr=math.nan), "lr is a number from 0 to 1000, not nan"),
+        (lambda: recipe("handwriting", lr="fast"), "lr is a number, not 'fast'"),
+        (lambda: recipe("handwriting", weight_decay=-0.1), "weight_decay is a number from 0"),
+        (lambda: recipe("handwriting", lr_end=2), "lr_end is a number from 0 to 1, not 2.0"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(make: Any, says: str) -> None:

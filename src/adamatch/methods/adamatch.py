@@ -43,9 +43,9 @@ class AdaMatch(Method):
         super().__init__()
         if (align == "target") != (target is not None):
             raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
-        self.tau, self.interpolate = arguments.probability("tau", tau), interpolate
+        self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
         self.align = arguments.one_of("align", align, "source", "labels", "target", "none")
-        self.release = release
+        self.release = arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
         self.view_weight = arguments.view_weight(source_loss)
         self.warm_up = arguments.part("warm_up", warm_up)

@@ -19,29 +19,42 @@ def view_weight(source_loss: str) -> float:
     return 1.0 if one_of("source_loss", source_loss, "sum", "half") == "sum" else 0.5
 
 
+def flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):  # "no" would count as true
+        raise InputError(f"{name} is true or false, not {value!r}")
+    return value
+
+
 def probability(name: str, value: float) -> float:
-    if not 0 <= value <= 1:
-        raise InputError(f"{name} is a probability: give a number from 0 to 1, not {value}")
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise InputError(f"{name} is a probability: give a number from 0 to 1, not {value!r}")
     return value
 
 
 def part(name: str, value: float) -> float:
-    if not 0 < value <= 1:
-        raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {value}")
+    if not _is_number(value) or not 0 < value <= 1:
+        raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {value!r}")
     return value
 
 
 def count(name: str, value: int) -> int:
-    if value < 1:
-        raise InputError(f"{name} counts: give 1 or more, not {value}")
-    return value
+    if not _is_number(value) or value < 1 or value != int(value):
+        raise InputError(f"{name} counts: give a whole number from 1 on, not {value!r}")
+    return int(value)
 
 
 def distribution(values: Tensor | Sequence[float], classes: int) -> Tensor:
     """A known class distribution [k], checked."""
-    known = torch.as_tensor(values, dtype=torch.get_default_dtype())
+    try:
+        known = torch.as_tensor(values, dtype=torch.get_default_dtype())
+    except (TypeError, ValueError):
+        raise InputError(f"a known class distribution is a list of {classes} numbers, not {values!r}") from None
     if known.shape != (classes,):
         raise InputError(f"a known class distribution needs {classes} numbers, one per class; this one has {known.numel()}")
     if not bool((known >= 0).all()) or abs(float(known.sum()) - 1) > 1e-3:
         raise InputError(f"a known class distribution has no negative number and sums to 1; this one sums to {known.sum():.4g}")
     return known
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -4,7 +4,6 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from adamatch.errors import InputError
 from adamatch.methods import arguments
 from adamatch.methods.baseline import Supervised
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
@@ -29,9 +28,8 @@ class NoisyStudent(Method):
         source_loss: Literal["sum", "half"] = "half",
     ) -> None:
         super().__init__()
-        if generations < 1:
-            raise InputError(f"generations counts the students: give 1 or more, not {generations}")
-        self.threshold, self.generations = arguments.probability("threshold", threshold), generations
+        self.threshold = arguments.probability("threshold", threshold)
+        self.generations = arguments.count("generations", generations)
         self.supervised = Supervised(classes, source_loss=source_loss)
         self.phases = [Phase(self.loss)]
 

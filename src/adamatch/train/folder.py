@@ -44,7 +44,7 @@ class RunFolder:
             new = self._take(run)
             try:
                 yield
-            except InputError:
+            except Exception:
                 if new and [entry.name for entry in self._visible()] == ["run.json"]:
                     (self.path / "run.json").unlink()  # nothing was done: the mistake can be corrected, in the same folder
                 raise

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
@@ -14,6 +15,19 @@ STATISTICS = ("global", "rank")
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
+RANGES = {  # of the hyper-parameters
+    "batch": (1, math.inf),
+    "images": (1, math.inf),
+    "uratio": (1, math.inf),
+    "size": (1, math.inf),
+    "lr": (0.0, 1e3),
+    "lr_end": (0.0, 1.0),
+    "weight_decay": (0.0, 1e3),
+    "momentum": (0.0, 1.0),
+    "average": (0.0, 1.0),
+    "stop": (0, math.inf),
+}
+LARGEST_SEED = 2**48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +54,16 @@ class Recipe:
     def __post_init__(self) -> None:
         for each in fields(self):  # lr=1 and lr=1.0 are the same recipe: its text has to be the same too
             if each.type in (int, float):
-                object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
+                try:
+                    object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
+                except (TypeError, ValueError):
+                    raise InputError(f"{each.name} is a number, not {getattr(self, each.name)!r}") from None
         if self.statistics not in STATISTICS:
             raise unknown("kind of statistics", self.statistics, STATISTICS)
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:  # nor is nan
+                upwards = "up" if most == math.inf else f"to {most:g}"
+                raise InputError(f"{name} is a number from {least:g} {upwards}, not {getattr(self, name)}")
 
     @property
     def steps(self) -> int:
@@ -110,7 +131,7 @@ def recipe(benchmark: str, budget: str = "paper", **overrides: Any) -> Recipe:
     for name in overrides.keys() - known:
         raise unknown("hyper-parameter", name, known)
     changes = dict(FAST.get(benchmark, {})) if budget == "fast" else {}
-    return replace(PAPER[benchmark], **changes, **{name: value for name, value in overrides.items() if value is not None})
+    return replace(PAPER[benchmark], **changes | {name: value for name, value in overrides.items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +153,12 @@ class Run:
     def __post_init__(self) -> None:
         if self.recipe is None:
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, **(PRETRAINED if self.weights else {})))
-        for name in ("batch", "images", "uratio", "size"):
-            if getattr(self.recipe, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self.recipe, name)}")
-        if self.seed < 0:
-            raise InputError(f"a seed is a number from 0 on, not {self.seed}")
+        for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
+            object.__setattr__(self, name, int(getattr(self, name)))
+        options = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.options.items()}
+        object.__setattr__(self, "options", options)
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {self.seed}")
         if self.benchmark in BENCHMARKS:
             domains = BENCHMARKS[self.benchmark].domains
             for role, name in (("source", self.source), ("target", self.target)):
