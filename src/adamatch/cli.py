@@ -268,7 +268,8 @@ def main() -> None:
         sys.exit(2)
     except Interruption as stop:
         if distributed.speaks():
-            print(f"{stop}; give the same command again to go on", file=sys.stderr)
+            again = ", without --overwrite," if "--overwrite" in sys.argv else ""
+            print(f"{stop}; give the same command again{again} to go on", file=sys.stderr)
         sys.exit(130)
 
 

@@ -3,7 +3,6 @@
 import copy
 import datetime
 import platform
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -94,15 +93,16 @@ def solve(
     distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite), _room(folder):
         if ranks.from_first(folder.result) is not None:
-            return _saved(run, problem, folder, net, machine)
+            return _saved(run, problem, folder, copy.deepcopy(net), machine)
         generations = _generations(run)
         stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]
-        taught = problem
+        taught, spent = problem, 0.0
         for number, stage in enumerate(stages):
             own = copy.deepcopy(net)  # every generation starts from the weights that were given
             if ranks.from_first(stage.result) is None:
-                model = _stage(run, taught, stage, number, machine, own, quiet, place, seconds_per_checkpoint)
+                model = _stage(run, taught, stage, number, spent, machine, own, quiet, place, seconds_per_checkpoint)
             if stage is not folder:
+                spent = (ranks.from_first(stage.result) or {})["seconds"]
                 # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
                 teacher = _saved(run, problem, stage, copy.deepcopy(net), machine)
                 taught = add_labelled(problem, _teach(run, teacher.net, problem, machine))
@@ -118,7 +118,7 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
         network = "" if net is not None else run.recipe.network
         model = Model(built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine)
     distributed.same_weights(model.net)
-    return replace(model, history=ranks.from_first(lambda: model.history))
+    return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
 
 @contextmanager
@@ -144,13 +144,14 @@ def _stage(
     problem: Problem,
     folder: RunFolder,
     number: int,
+    spent: float,
     machine: Machine,
     net: nn.Module | None,
     quiet: bool,
     place: Place,
     seconds_per_checkpoint: float,
 ) -> Model:
-    """One training from fresh weights to a saved model and its result.json."""
+    """One training from fresh weights to a saved model and its result.json; `spent` seconds went into its teachers."""
     torch.manual_seed(run.seed * 1000 + number)  # fresh weights; everything later has generators of its own
     network = "" if net is not None else run.recipe.network
     classes = len(problem.classes)
@@ -160,7 +161,6 @@ def _stage(
     method = methods.build(
         run.method, classes=classes, net=built, tau=run.recipe.tau, release=run.recipe.release, options=run.options
     )
-    began = time.monotonic()
     with Progress(run.recipe, quiet=quiet) as progress:
         for note in (*problem.notes, *([loaded] if loaded else [])):
             progress.say(note)
@@ -187,7 +187,7 @@ def _stage(
             place=place,
             seconds_per_checkpoint=seconds_per_checkpoint,
         )
-    facts = result(run, problem, history, machine, time.monotonic() - began) | {"weights": loaded}
+    facts = result(run, problem, history) | {"seconds": spent + history.seconds, "weights": loaded}
     model = Model(
         average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
     )
@@ -210,7 +210,7 @@ def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> 
     return Labelled(tuple(parts), np.concatenate(labels))
 
 
-def result(run: Run, problem: Problem, history: History, machine: Machine, wall: float) -> dict[str, Any]:
+def result(run: Run, problem: Problem, history: History) -> dict[str, Any]:
     """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing."""
     targets = [row["target"] for row in history.evaluations if "target" in row]
     return {
@@ -225,9 +225,9 @@ def result(run: Run, problem: Problem, history: History, machine: Machine, wall:
         "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
         "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)} if problem.chosen else None,
         "seconds": history.seconds,
-        "wall_seconds": wall,
-        "machine": str(machine),
-        "at_a_time": machine.at_a_time,
+        "wall_seconds": history.wall,
+        "machine": ", then ".join(history.machines),
+        "at_a_time": history.at_a_time,
         "ranks": ranks.count(),
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

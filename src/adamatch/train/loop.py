@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from types import FrameType
 from typing import Any
 
@@ -45,6 +45,9 @@ class History:
 
     evaluations: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0  # of training, without evaluations and start-up
+    wall: float = 0.0  # with them
+    machines: list[str] = field(default_factory=list)  # one after the other, where it went on elsewhere
+    at_a_time: int = 1  # the most runs that shared a GPU with it, itself counted
 
     def accuracy(self, name: str = "target") -> float | None:
         """Median of the last ten evaluations, in percent."""
@@ -86,20 +89,25 @@ def train(
         step.restore(tensors)
         for feed in feeds:
             feed.seek(facts["step"])
-        history, start = History(facts["evaluations"], facts["seconds"]), facts["step"]
+        kept = {each.name: facts[each.name] for each in fields(History) if each.name in facts}
+        history, start = History(**kept), facts["step"]
         progress.say(f"going on from step {start} of {recipe.last_step}")
         if facts.get("ranks", 1) != ranks.count():
             progress.say(
                 f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
                 "order, and is not the same bit for bit"
             )
+    before, entered = history.wall, time.monotonic()
+    history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
+    history.at_a_time = max(history.at_a_time, machine.at_a_time)
     folder.rewind(start)
     events = Events(folder.path / "events", start)
 
     def save(done: int) -> None:
         if ranks.rank() > 0:
             return  # all ranks have the same state
-        facts = {"evaluations": history.evaluations, "seconds": history.seconds, "ranks": ranks.count()}
+        history.wall = before + time.monotonic() - entered
+        facts = asdict(history) | {"ranks": ranks.count()}
         try:
             checkpoint.save(folder.checkpoints, done, step.state() | {"generator": generator.get_state()}, facts)
         except (OSError, SafetensorError) as error:
@@ -139,12 +147,14 @@ def train(
                     began = saved = time.monotonic()
             elif progress.due(done + 1 - start):
                 progress.step(done + 1, step.meter.read()[0])
-            if _agreed(stopped, done + 1) and not last:
-                _measured(step, done + 1, start, folder)  # a spoilt network is not saved
-                history.seconds += time.monotonic() - began
-                save(done + 1)
+            if _agreed(stopped, done + 1, last):
+                if not last:
+                    _measured(step, done + 1, start, folder)  # a spoilt network is not saved
+                    history.seconds += time.monotonic() - began
+                    save(done + 1)
                 raise Interruption(f"stopped at step {done + 1} of {recipe.last_step}, all of it saved in {folder.path}")
     events.close()
+    history.wall = before + time.monotonic() - entered
     return step.average.net, history
 
 
@@ -207,11 +217,11 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
     return dict(metrics)
 
 
-def _agreed(stopped: list[int], done: int) -> bool:
+def _agreed(stopped: list[int], done: int, last: bool) -> bool:
     """Whether the run is to stop after this step, on all ranks."""
     if ranks.count() == 1:
         return bool(stopped)
-    return done % ASK_EVERY == 0 and bool(ranks.total(torch.tensor(len(stopped))))
+    return (last or done % ASK_EVERY == 0) and bool(ranks.total(torch.tensor(len(stopped))))
 
 
 @contextmanager

@@ -160,12 +160,16 @@ def _per_rank(net: nn.Module) -> list[Tensor]:
 
 
 def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:
-    """Which parameters a phase trains: "all", the "heads" (the network's and the method's own), or the "features" below."""
+    """Which parameters a phase trains: "all", the "heads" (the network's and the method's own), or the "features" below.
+
+    None that are frozen (requires_grad=False).
+    """
     own = list(method.parameters())
     if part == "all":
-        return [*net.parameters(), *own]
-    heads = [*net.head.parameters(), *own]  # type: ignore[union-attr]
-    if part == "heads":
-        return heads
-    skip = {id(parameter) for parameter in heads}
-    return [parameter for parameter in net.parameters() if id(parameter) not in skip]
+        found = [*net.parameters(), *own]
+    else:
+        found = [*net.head.parameters(), *own]  # type: ignore[union-attr]
+        if part == "features":
+            heads = {id(parameter) for parameter in found}
+            found = [parameter for parameter in net.parameters() if id(parameter) not in heads]
+    return [parameter for parameter in found if parameter.requires_grad]
