@@ -105,7 +105,7 @@ def solve(
                 spent = (ranks.from_first(stage.result) or {})["seconds"]
                 # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
                 teacher = _saved(run, problem, stage, copy.deepcopy(net), machine)
-                taught = add_labelled(problem, _teach(run, teacher.net, problem, machine))
+                taught = add_labelled(problem, _teach(run, teacher.net, problem, machine), run.recipe.uratio)
     return model
 
 

@@ -34,7 +34,10 @@ class Feed:
             raise unknown("place", place, get_args(Place))
         self.device = device
         self.place = choose_place(pool, device) if place == "auto" else place
-        self.stream = Stream(len(pool), batch, seed, device if self.place == "device" else torch.device("cpu"))
+        near = device if self.place == "device" else torch.device("cpu")
+        drawn = getattr(pool, "drawn", None)
+        self.drawn = None if drawn is None else torch.from_numpy(drawn).to(near)
+        self.stream = Stream(len(pool) if drawn is None else len(drawn), batch, seed, near)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable.*")  # pools are only read
             self.parts = [torch.from_numpy(part) for part in pool.parts]
@@ -52,7 +55,7 @@ class Feed:
 
     def next(self) -> tuple[Tensor, Tensor | None]:
         if self._thread is None:
-            index = ranks.share(self.stream.next())
+            index = self._rows()
             images = self.parts[0][index]
         else:
             ahead = self._ahead or self._thread.submit(self._collect)
@@ -61,6 +64,11 @@ class Feed:
             images, index = images.to(self.device, non_blocking=True), index.to(self.device, non_blocking=True)
         self._taken += 1
         return images.permute(0, 3, 1, 2), None if self.labels is None else self._probabilities(self.labels[index])
+
+    def _rows(self) -> Tensor:
+        """This rank's part of the next batch."""
+        index = ranks.share(self.stream.next())
+        return index if self.drawn is None else self.drawn[index]
 
     def _probabilities(self, labels: Tensor) -> Tensor:
         """Class numbers [batch] or probabilities [batch, k] -> probabilities; of a batch alone, for k may be large."""
@@ -78,7 +86,7 @@ class Feed:
 
     def _collect(self) -> tuple[Tensor, Tensor]:
         """Gather the next batch on the host."""
-        index = ranks.share(self.stream.next())
+        index = self._rows()
         if len(self.parts) == 1:
             images = self.parts[0][index]
         else:

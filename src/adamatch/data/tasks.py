@@ -14,6 +14,7 @@ from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError, unknown
 
 TASKS = ("uda", "ssl", "ssda", "oracle")
+NAMED = 5  # classes that a note names
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Labelled:
 
     parts: tuple[Pixels, ...]
     labels: Labels | NDArray[np.float32]
+    drawn: Labels | None = None  # the rows of an epoch, some perhaps more than once; None: each once
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -79,17 +81,21 @@ def labelled(*stores: Store) -> Labelled:
 
 
 def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tuple[Labels, tuple[str, ...]]:
-    """`count` rows of every class, drawn with a seed: the same on every machine and rank. Classes with no image are noted."""
+    """`count` rows of every class, drawn with a seed: the same on every machine and rank. Classes with fewer are noted."""
     rng = np.random.default_rng([seed, count])
     rows: list[Labels] = []
     notes: list[str] = []
+    short: list[str] = []
     for number, name in enumerate(classes):
         of_class = rng.permutation(np.flatnonzero(labels == number))
         if len(of_class) == 0:
             notes.append(f"class {number} ({name}) has no image here and gets no label")
         elif len(of_class) < count:
-            raise InputError(f"{count} labels per class were asked for and class {name!r} has {len(of_class)}: ask for fewer")
+            short.append(f"{name} ({len(of_class)})")
         rows.append(np.sort(of_class[:count]))
+    if short:
+        others = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
+        notes.append(f"fewer than {count} images, all of them labelled, has class {', '.join(short[:NAMED])}{others}")
     return np.concatenate(rows), tuple(notes)
 
 
@@ -98,12 +104,23 @@ def split_hash(chosen: Sequence[int]) -> str:
     return hashlib.sha256(np.asarray(chosen, dtype="<i8").tobytes()).hexdigest()[:12]
 
 
-def add_labelled(problem: Problem, pool: Labelled) -> Problem:
-    """The same problem with one labelled pool: the images that it had, and those of `pool` (a teacher's, say)."""
+def add_labelled(problem: Problem, pool: Labelled, uratio: int) -> Problem:
+    """The same problem with one labelled pool: its labelled images, and the unlabelled ones that a teacher labelled (`pool`).
+
+    They are drawn as in batches of the authors' code: for each image of a labelled pool one of every other, and those of
+    `uratio` unlabelled ones that have got a label.
+    """
     pools = (*problem.labelled, pool)
     parts = tuple(part for each in pools for part in each.parts)
     labels = np.concatenate([probabilities(each.labels, len(problem.classes)) for each in pools])
-    return replace(problem, labelled=(Labelled(parts, labels),))
+    each_once = max(1, round(len(problem.unlabelled) / uratio))  # of a labelled pool, while all unlabelled images are seen once
+    times = -(-max(map(len, problem.labelled)) // each_once)  # until every labelled image is seen
+    first, rows = 0, []
+    for each in pools:
+        count = times * (len(pool) if each is pool else each_once)
+        rows.append(first + np.resize(np.arange(len(each)), count if len(each) else 0))
+        first += len(each)
+    return replace(problem, labelled=(Labelled(parts, labels, np.concatenate(rows)),))
 
 
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:
