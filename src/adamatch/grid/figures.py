@@ -12,7 +12,7 @@ from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
 from adamatch.grid import published
 from adamatch.grid.render import Figure
-from adamatch.train.run import Recipe, Run
+from adamatch.train.run import BUDGETS, PAPER, Recipe, Run, recipe
 
 
 class Done(NamedTuple):
@@ -44,17 +44,23 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def run_of(result: dict[str, Any]) -> Run:
-    return Run.from_json(json.dumps(result["run"]))
+    try:
+        return Run.from_json(json.dumps(result["run"]))
+    except (TypeError, KeyError, AttributeError):
+        raise InputError(
+            f"result {result.get('id')} was written by another version of adamatch: read it with that one"
+        ) from None
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
-    """Finished runs with their cells. The recipe that most runs of a benchmark share is its usual one."""
+    """Finished runs with their cells. The usual recipe of a benchmark is that of a budget, if any has it, else the commonest."""
     each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
     runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[str, Recipe] = {}
     for benchmark in dict.fromkeys(run.benchmark for run, _ in runs):
         recipes = Counter(run.recipe for run, _ in runs if run.benchmark == benchmark)
-        usual[benchmark] = recipes.most_common(1)[0][0]
+        presets = {recipe(benchmark, budget) for budget in BUDGETS} if benchmark in PAPER else set()
+        usual[benchmark] = max(recipes, key=lambda each: (each in presets, recipes[each]))
     done = []
     for run, result in runs:
         method, task = ("oracle", "uda") if run.task == "oracle" else (run.method, run.task)
@@ -67,7 +73,7 @@ def variant(run: Run, usual: Recipe) -> str:
     mine, theirs = asdict(run.recipe), asdict(usual)
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
-        own["weights"] = Path(run.weights).name
+        own["weights"] = run.weights
     return ", ".join(f"{name}={value}" for name, value in own.items())
 
 
@@ -81,7 +87,7 @@ def figure(done: Sequence[Done]) -> Figure:
     mean = statistics.fmean(statistics.fmean(values) for values in by_pair.values())
     even = len({frozenset(pairs) for pairs in by_seed.values()}) == 1
     if not even or len(by_seed) == 1:
-        return Figure(mean, None, min(len(values) for values in by_pair.values()))
+        return Figure(mean, None, min(len({each.run.seed for each in done if each.pair == pair}) for pair in by_pair))
     return Figure(mean, statistics.stdev(statistics.fmean(pairs.values()) for pairs in by_seed.values()), len(by_seed))
 
 

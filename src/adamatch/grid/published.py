@@ -50,7 +50,7 @@ _DIGITFIVE_UDA = (  # AdaMatch; row = source
 
 def pair(benchmark: str, task: str, method: str, source: str, target: str) -> float | None:
     """The figure of one pair, where it is known."""
-    if (benchmark, task, method) != ("digitfive", "uda", "adamatch"):
+    if (benchmark, task, method) != ("digitfive", "uda", "adamatch") or not {source, target} <= set(_DIGITS):
         return None
     return _DIGITFIVE_UDA[_DIGITS.index(source)][_DIGITS.index(target)]
 

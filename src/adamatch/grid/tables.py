@@ -113,11 +113,12 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
 def _variants(done: Sequence[Done]) -> list[Table]:
     """For every method that was varied: its variants on the pairs and seeds that they were run on, and itself on the same."""
     made = []
-    keys = dict.fromkeys((each.run.benchmark, each.task, each.method) for each in done if each.variant)
-    for benchmark, task, method in sorted(keys, key=_order):
-        mine = [each for each in done if (each.run.benchmark, each.task, each.method) == (benchmark, task, method)]
-        varied = {each.pair for each in mine if each.variant}
-        mine = [each for each in mine if each.pair in varied]
+    keys = dict.fromkeys((each.run.benchmark, each.task, each.run.labels, each.method) for each in done if each.variant)
+    for benchmark, task, labels, method in sorted(keys, key=_order):
+        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.method) == (benchmark, task, labels, method)]
+        shared = {(each.pair, each.run.seed) for each in mine if each.variant}
+        mine = [each for each in mine if (each.pair, each.run.seed) in shared]
+        varied = {pair for pair, _ in shared}
         pairs = sorted(varied)
         names = [_arrow(pair) for pair in pairs]
         of_paper = benchmark == "domainnet64" and method == "adamatch" and varied == set(PROTOCOLS)
@@ -128,7 +129,11 @@ def _variants(done: Sequence[Done]) -> list[Table]:
             rows.append((_named(text, method), [row, *by_pair] if len(pairs) > 1 else by_pair))
         columns = ["mean", *names] if len(pairs) > 1 else names
         table = _table(
-            f"{benchmark}, {task.upper()}: variants of {METHODS[method]}", "variant", columns, rows, paper=not of_paper
+            f"{benchmark}, {task.upper()}{_with(labels)}: variants of {METHODS[method]}",
+            "variant",
+            columns,
+            rows,
+            paper=not of_paper,
         )
         made.append(_with_ablation(table) if of_paper else table)
     return made
@@ -230,11 +235,15 @@ def _mark_narrow(groups: Sequence[Sequence[Done]], cells: list[list[Cell]], colu
 
 
 def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
-    means = [row[column] for row, name in zip(cells, names, strict=True) if name != METHODS["oracle"]]
-    top = max((cell.mean for cell in means if isinstance(cell, Figure) and not cell.only), default=None)
-    for row, name in zip(cells, names, strict=True):
-        cell = row[column]
-        if isinstance(cell, Figure) and cell.mean == top and not cell.only and name != METHODS["oracle"]:
+    """The best of those that can be compared: over as many pairs, and no oracle."""
+    compared = [
+        (row, cell)
+        for row, name in zip(cells, names, strict=True)
+        if isinstance(cell := row[column], Figure) and not cell.only and name != METHODS["oracle"]
+    ]
+    top = max((cell.mean for _, cell in compared), default=None)
+    for row, cell in compared:
+        if cell.mean == top and len(compared) > 1:
             row[column] = replace(cell, best=True)
 
 
