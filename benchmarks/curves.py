@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--out", type=Path, default=Path("results/curves"))
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     machines = {
         "bf16, compiled, one CUDA graph": speed.choose(),
         "float32, eager": speed.choose(precision="fp32", compile=False),

@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     done = [each for each in cells_of(read(given.folder)) if each.task in TASKS and not each.variant]
     tasks = [task for task in TASKS if any(each.task == task for each in done)]
     if not tasks:

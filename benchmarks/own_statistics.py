@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     run = Run.from_json((given.run / "run.json").read_text())
     state = checkpoint.newest(given.run / "checkpoints") or given.run / "model.safetensors"
     if not state.exists():

@@ -94,10 +94,10 @@ class Plain:
         self.net, self.device = net.to(device).train(), device
         net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
         fused.use(net, False)
-        self.method = AdaMatch(CLASSES, tau=self.recipe.tau).to(device)
-        self.average = WeightAverage(net)
+        self.method = AdaMatch(CLASSES, tau=self.recipe.tau, release=self.recipe.release).to(device)
+        self.average = WeightAverage(net, self.recipe.average)
         self.optimiser = torch.optim.SGD(
-            net.parameters(), lr=self.recipe.lr, momentum=0.9, weight_decay=self.recipe.weight_decay
+            net.parameters(), lr=self.recipe.lr, momentum=self.recipe.momentum, weight_decay=self.recipe.weight_decay
         )
 
     def step(self, progress: float) -> None:

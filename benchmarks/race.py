@@ -18,6 +18,7 @@ import torch
 from plain import Curve, train
 
 from adamatch.data import benchmarks
+from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation
 from adamatch.experiment import versions
 from adamatch.grid.figures import run_of
@@ -29,6 +30,8 @@ import matplotlib.pyplot as plt
 
 def plain_curve(result: dict[str, Any], data: Path | None, machine: speed.Machine, seconds: float, workers: int) -> Curve:
     run = run_of(result)
+    if (run.task, run.method) != ("uda", "adamatch") or run.options:
+        raise InputError(f"{run.name}: the plain implementation is of AdaMatch, UDA, without options")
     problem = benchmarks.problem(
         run.benchmark, task=run.task, source=run.source, target=run.target, labels=run.labels, seed=run.seed, root=data
     )

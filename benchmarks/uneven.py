@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--even", action="store_true", help="leave the target's classes as they are")
     given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
     posed, machine = problem(given.even), speed.choose()
     rows = []
     for name, changes in VARIANTS.items():

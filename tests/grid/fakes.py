@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.errors import InputError
+from adamatch.grid import work
 from adamatch.grid.work import Job
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run, recipe
@@ -45,6 +46,18 @@ def train(run: Run, folder: Path, job: Job) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.05)
         held.finish(result(run))
+
+
+def train_and_break(run: Run, folder: Path, job: Job) -> None:
+    """Seed 8 fails, and takes the GPU of its process with it."""
+    if run.seed == 8:
+        work._clean_up = _broken  # of this process alone
+        raise InputError("a CUDA error")
+    train(run, folder, job)
+
+
+def _broken() -> None:
+    raise work.BrokenProcess("the GPU does not work any more")
 
 
 def train_slowly(run: Run, folder: Path, job: Job) -> None:

@@ -51,10 +51,12 @@ def test_a_table_of_nothing_says_what_to_do(tmp_path: Path) -> None:
 
 def test_run_ends_with_an_error_code_when_runs_failed(tmp_path: Path) -> None:
     for run in fakes.tiny():
-        Folders(tmp_path).record(run, "InputError: no luck")
+        Folders(tmp_path).record(run, "InputError: no luck [/here] pip install 'adamatch[timm]'")
     result = CliRunner().invoke(app, ["run", GRID, "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "0 done, 4 failed, 0 running, 0 waiting" in result.output
+    assert "no luck [/here] pip install 'adamatch[timm]'" in result.output  # and not taken for markup
+    assert "--retry" in result.output
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "status", "table"])

@@ -39,7 +39,7 @@ def test_wall_time_is_near_the_best_of_all_assignments(seconds: list[int], machi
     assert best <= cost.wall_time(seconds, machines) <= best * (4 / 3 - 1 / (3 * machines)) + 1e-9  # Graham, 1969
 
 
-@pytest.mark.parametrize("network", ["wrn-small", "wrn-28-2", "wrn-34-2"])
+@pytest.mark.parametrize("network", ["wrn-tiny", "wrn-small", "wrn-28-2", "wrn-34-2"])
 def test_operations_of_networks(network: str) -> None:
     forward, side = cost.NETWORKS[network]
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -65,10 +65,15 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(fakes.result(run, seconds=2.0)))
     (tmp_path / "shared.json").write_text(json.dumps(fakes.result(run, seconds=9.0) | {"at_a_time": 5}))  # says nothing
-    (tmp_path / "result-that-is-none.json").write_text("[1, 2]")
+    (tmp_path / "several.json").write_text(json.dumps(fakes.result(run, seconds=9.0) | {"ranks": 8}))  # nor does this
+    for number, text in enumerate(
+        ["[1, 2]", '{"rows": [1, 2]}', '{"run": {"recipe": {}}, "seconds": 1}', '{"run": 3, "seconds": 1}']
+    ):
+        (tmp_path / f"result-that-is-none-{number}.json").write_text(text)
     rows = [
         {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 40.0},
         {"network": "wrn-34-2", "size": 64, "method": "plain adamatch", "ms": 400.0},
+        {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 90.0, "kernels": False},
     ]
     (tmp_path / "step.json").write_text(json.dumps({"machine": "a GPU", "rows": rows}))
     rates = cost.Rates(cost.measurements(tmp_path))

@@ -110,6 +110,25 @@ def test_a_grid_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         experiments.load("my_grid:nothing")
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def f(): return None", "has to yield runs"),
+        ("def f(): yield 3", "has to yield runs"),
+        ("def f(): return []", "has no run"),
+        ("f = 3", "has no function f"),
+        ("def f(", "cannot be read"),
+    ],
+)
+def test_what_is_no_grid_is_told(code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"grid_{abs(hash(code))}"
+    (tmp_path / f"{name}.py").write_text(code)
+    with pytest.raises(InputError, match=says):
+        experiments.load(f"{name}:f")
+
+
 @pytest.mark.parametrize("name", ["papre", "no_such_module:runs"])
 def test_unknown_grids_are_one_line(name: str) -> None:
     with pytest.raises(InputError) as caught:

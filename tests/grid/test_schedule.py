@@ -130,6 +130,30 @@ def test_one_process_has_the_gpu_alone_and_shows_its_progress_to_a_person(
     assert job.at_a_time is not True  # a number, which results say
 
 
+def test_a_wrong_device_or_folder_is_refused_once_and_fails_no_run(tmp_path: Path) -> None:
+    grid = runs(0, 1)
+    with pytest.raises(InputError, match="no device is called 'gpu'"):
+        run_grid(grid, tmp_path, train=fakes.train, device="gpu")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        run_grid(grid, tmp_path / "file" / "out", train=fakes.train, processes=2)
+    assert run_grid(grid, tmp_path, train=fakes.train)["done"] == 2
+
+
+def test_a_worker_whose_gpu_is_lost_is_replaced(tmp_path: Path) -> None:
+    grid = runs(0, 8, 1, 2)
+    states = run_grid(grid, tmp_path, processes=2, train=fakes.train_and_break)
+    assert states == {"done": 3, "failed": 1, "running": 0, "waiting": 0}
+
+
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    grid = runs(0)
+    run_grid(grid, tmp_path, train=fakes.train)
+    (tmp_path / grid[0].name / "result.json").write_text("")
+    with pytest.raises(InputError, match=r"result\.json is damaged: remove it"):
+        run_grid(grid, tmp_path, keep=tmp_path / "kept", train=fakes.train)
+
+
 def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
     grid = runs(0, 1, 2, 3, 4)
     threads = [threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)]

@@ -32,11 +32,12 @@ app = typer.Typer(
 
 `adamatch grid table handwriting > handwriting.md`
 
-A grid of your own is a Python function that yields runs: in `mine.py`, `def seeds(): yield from (Run(source="rendered",
-target="handwritten", seed=seed) for seed in range(10))`; then `adamatch grid run mine:seeds`""",
+A grid of your own is a Python function that yields runs: in `mine.py`, `from adamatch import Run`, then
+`def seeds(): yield from (Run(source="rendered", target="handwritten", seed=seed) for seed in range(10))`; and
+`adamatch grid run mine:seeds`""",
 )
 CLUSTERS = "With --engine ray or slurm"
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False)
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
 Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
@@ -210,8 +211,11 @@ def table(
     else:
         folders = _folders(name, out, keep)
         results = [result for each in experiments.load(name, only) if (result := folders.result(each)) is not None]
-    if not results:
-        raise InputError(f"no result of {name} is there yet: do some with `adamatch grid run {name}`, or say where with --out")
+    if not any(each.get("accuracy") is not None for each in results):
+        remedy = (
+            "it has no results" if Path(name).is_dir() else f"do some with `adamatch grid run {name}`, or say where with --out"
+        )
+        raise InputError(f"no result of {name} is there{f' with {only!r} in its name' if only else ''}: {remedy}")
     typer.echo(render.render(tables.tables(results, detail), form), nl=False)
 
 
@@ -227,9 +231,11 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _print_failures(runs: list[Run], folders: Folders) -> None:
-    for each in runs:
-        if folders.state(each) == "failed":
-            console.print(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
+    failed = [each for each in runs if folders.state(each) == "failed"]
+    for each in failed:
+        console.print(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
+    if failed:
+        console.print("failed runs are left alone until --retry: remove the cause, and give the same line with it")
 
 
 def _own(run: Run) -> str:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adamatch.errors import InputError
 from adamatch.methods import METHODS
 from adamatch.train.run import Run
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
 NETWORKS = {
+    "wrn-tiny": (0.000203, 8),
     "wrn-small": (0.00313, 16),
     "wrn-28-2": (0.2144, 32),
     "wrn-34-2": (1.143, 64),
@@ -96,12 +98,21 @@ def _of_file(path: Path) -> list[Measured]:
         return []
     if not isinstance(facts, dict):
         return []
+    try:
+        return _of_facts(facts)
+    except (KeyError, TypeError, AttributeError, InputError):  # somebody else's file, or another version's
+        return []
+
+
+def _of_facts(facts: dict[str, Any]) -> list[Measured]:
     if "rows" in facts:
-        return [_of_row(row, str(facts.get("machine"))) for row in facts["rows"] if row.get("method") in METHODS]
-    if "run" not in facts or not facts.get("seconds") or facts.get("at_a_time", 1) > 1:  # a shared GPU's seconds tell little
+        rows = [row for row in facts["rows"] if row.get("method") in METHODS and row.get("kernels", True)]
+        return [_of_row(row, str(facts.get("machine"))) for row in rows]
+    alone = facts.get("at_a_time", 1) == facts.get("ranks", 1) == 1  # a part of a GPU, or several, tell little of one
+    if "run" not in facts or not facts.get("seconds") or not alone:
         return []
     run = Run.from_json(json.dumps(facts["run"]))
-    return [Measured(shape(run), facts["seconds"] / run.recipe.last_step, str(facts.get("machine")))]
+    return [Measured(shape(run), facts["seconds"] / steps(run), str(facts.get("machine")))]
 
 
 def _of_row(row: dict[str, Any], machine: str) -> Measured:

@@ -171,7 +171,13 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
 
 def load(name: str, only: str = "") -> list[Run]:
     """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is a part of run names."""
-    runs = {run.id: run for run in _function(name)()}
+    found = _function(name)()
+    made = list(found) if isinstance(found, Iterable) else [found]
+    if not all(isinstance(run, Run) for run in made):
+        raise InputError(f"grid {name!r}: the function has to yield runs (adamatch.Run), and nothing else")
+    runs = {run.id: run for run in made}
+    if not runs:
+        raise InputError(f"grid {name!r} has no run")
     chosen = [run for run in runs.values() if only in run.name]
     if not chosen:
         raise InputError(f"no run of grid {name!r} has {only!r} in its name: see them with `adamatch grid plan {name}`")
@@ -192,9 +198,11 @@ def _function(name: str) -> Callable[[], Iterable[Run]]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), function)
+        found = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         raise InputError(f"grid {name!r}: {error}; the module must lie in this folder or be installed") from None
-    except AttributeError:
-        raise InputError(f"grid {name!r}: module {module} has no function {function}") from None
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise InputError(f"grid {name!r} cannot be read: {error}") from None
+    if not callable(found):
+        raise InputError(f"grid {name!r}: module {module} has no function {function}")
     return found  # type: ignore[no-any-return]

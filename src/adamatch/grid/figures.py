@@ -53,7 +53,7 @@ def run_of(result: dict[str, Any]) -> Run:
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
-    """Finished runs with their cells. The usual recipe of a benchmark is that of a budget, if any has it, else the commonest."""
+    """Finished runs with their cells. A benchmark's usual recipe is a budget's, if any run has it, else the commonest."""
     each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
     runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[str, Recipe] = {}

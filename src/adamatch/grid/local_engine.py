@@ -18,12 +18,13 @@ import torch
 from adamatch.errors import InputError
 from adamatch.grid import lease
 from adamatch.grid.spread import Resources
-from adamatch.grid.work import Job, say, stop_the_loop, work
+from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work
 from adamatch.train.loop import Interruption
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
-STOPPED, REFUSED = 3, 4  # exit codes of a worker that was asked to stop, and of one that cannot go on (a full disk, say)
+# Exit codes of a worker that was asked to stop, of one that cannot go on (a full disk, say), of one that a new one replaces.
+STOPPED, REFUSED, BROKEN = 3, 4, 5
 
 
 def run(job: Job, asked: Resources) -> None:
@@ -108,7 +109,10 @@ def _worker(job: Job, number: int, count: int) -> None:
         work(job)
     except Interruption:
         sys.exit(STOPPED)
-    except InputError as error:
+    except BrokenProcess as error:  # a new worker takes its place
+        say(f"a worker ends: {error}")
+        sys.exit(BROKEN)
+    except (InputError, OSError) as error:
         say(f"error: {error}")
         sys.exit(REFUSED)
 

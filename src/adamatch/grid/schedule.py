@@ -11,6 +11,7 @@ from adamatch.grid import engines
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders, State
 from adamatch.grid.work import Job, Train, train_one
+from adamatch.train import speed
 from adamatch.train.run import Run
 
 
@@ -37,6 +38,11 @@ def run_grid(
     resources   what the engines ray and slurm are asked for
     """
     folders = Folders(Path(folder), Path(keep) if keep else None)
+    if engine == "local":
+        speed.choose(device)  # refused once, rather than by every run
+    for each in (folders.out, folders.keep):
+        if each is not None:
+            each.mkdir(parents=True, exist_ok=True)
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
     quiet = processes > 1 or engine != "local" or not sys.stderr.isatty()
     where = Path(data) if data else None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from adamatch.grid import lease
 from adamatch.train.checkpoint import write_atomically
-from adamatch.train.folder import RunFolder
+from adamatch.train.folder import RunFolder, read_result
 from adamatch.train.run import Run
 
 State = Literal["done", "failed", "running", "waiting"]
@@ -44,16 +44,15 @@ class Folders:
     def result(self, run: Run) -> dict[str, Any] | None:
         kept = self._kept(run)
         if kept is not None and kept.exists():
-            result: dict[str, Any] = json.loads(kept.read_text())
-            return result
+            return read_result(kept)
         return RunFolder(self.of(run)).result()
 
     def error(self, run: Run) -> dict[str, Any]:
         try:
-            error: dict[str, Any] = json.loads((self.of(run) / "error.json").read_text())
+            error = json.loads((self.of(run) / "error.json").read_text())
         except (FileNotFoundError, ValueError):
             return {}
-        return error
+        return error if isinstance(error, dict) else {}
 
     def keep_result(self, run: Run) -> None:
         """Copy a finished run's result to where results are kept, once."""

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
 
 def write_atomically(path: Path, text: str) -> None:
     """The file appears whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")  # of its own: others may write the same file
     try:
         with part.open("w") as file:
             file.write(text)

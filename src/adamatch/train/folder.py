@@ -81,11 +81,8 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """What the finished run says of itself; None while it is not finished."""
-        try:
-            result: dict[str, Any] = json.loads((self.path / "result.json").read_text())
-        except FileNotFoundError:
-            return None
-        return result
+        path = self.path / "result.json"
+        return read_result(path) if path.exists() else None
 
     def finish(self, result: Mapping[str, Any]) -> None:
         if ranks.rank() > 0:
@@ -114,3 +111,13 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError):
         return float("inf")  # half a line, from a process that was killed in its middle
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(path.read_text())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict):
+        raise InputError(f"{path} is damaged: remove it, and give the same command again")
+    return result
