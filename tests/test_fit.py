@@ -58,6 +58,26 @@ def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
     model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert not torch.equal(model.net.state_dict()["0.weight"], before["0.weight"])
+    again = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)  # is finished
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert torch.equal(again.net.state_dict()["0.weight"], model.net.state_dict()["0.weight"])
+    assert net.training
+
+
+def test_another_network_of_the_same_class_is_another_run(tmp_path: Path) -> None:
+    narrow, wide = (nn.Sequential(nn.Flatten(), nn.Linear(192, n), nn.Linear(n, 3)) for n in (4, 8))
+    adamatch.fit(source=arrays(12), target=arrays(12)[0], network=narrow, out=tmp_path / "run", **TINY)
+    with pytest.raises(InputError, match="holds another run"):
+        adamatch.fit(source=arrays(12), target=arrays(12)[0], network=wide, out=tmp_path / "run", **TINY)
+
+
+def test_frozen_layers_stay_as_they_are(tmp_path: Path) -> None:
+    net = network(norm=True)
+    next(iter(net.children())).requires_grad_(False)
+    model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+    ours, theirs = net.state_dict(), model.net.state_dict()
+    assert torch.equal(ours["0.weight"], theirs["0.weight"])
+    assert any(not torch.equal(ours[name], theirs[name]) for name in ours if name.endswith("weight"))
 
 
 @pytest.mark.parametrize("norm", [True, False])
@@ -124,7 +144,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64).recipe
+    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto").recipe
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -133,7 +153,8 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
     large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
-    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto")
+    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto")
     assert (chosen.recipe.size, chosen.recipe.batch, chosen.recipe.strong) == (32, 64, "cutout")
     assert "median side is 200 and there is no GPU" in chosen.reasons[0]
-    assert len(chosen.reasons) == 3
+    assert "strong views: cutout, because there is no GPU" in chosen.reasons[3]
+    assert len(chosen.reasons) == 4

@@ -74,6 +74,8 @@ def fit(
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
+    lr: Annotated[float, typer.Option(help="Learning rate at the start")] = 0.03,
+    strong: Annotated[str, typer.Option(help="Strong views: auto, cta, randaugment or cutout")] = "auto",
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -110,6 +112,8 @@ def fit(
         size=_number("size", size),
         images=_number("images", images),
         batch=_number("batch", batch),
+        lr=lr,
+        strong=strong,
         device=device,
         precision=precision,
         compile=False if no_compile else None,
@@ -146,7 +150,7 @@ def predict(
     if csv_file is None:
         show.predictions(found)
     else:
-        with csv_file.open("w", newline="") as file:
+        with csv_file.open("w", newline="", errors="surrogateescape") as file:
             csv.writer(file).writerows(model.csv_rows(found))
         typer.echo(f"{len(found)} predictions in {csv_file}")
 

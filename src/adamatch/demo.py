@@ -49,5 +49,7 @@ def demo(out: Path, *, seed: int = 0, quiet: bool = False, overwrite: bool = Fal
     for name in METHODS:
         table.add_row(f"{name}: {SAYS[name]}", f"{results[name]:.1f} %")
     console.print(table)
-    console.print(f"{seconds:.0f} s of training; see {views} and {guesses}; all of it is in {out}", highlight=False)
+    console.print(
+        f"{seconds:.0f} s of training; see {views} and {guesses}; all of it is in {out}", highlight=False, markup=False
+    )
     return summary

@@ -45,6 +45,8 @@ def fit(
     size: int | str = "auto",
     images: int | str = "auto",
     batch: int | str = "auto",
+    lr: float = 0.03,
+    strong: str = "auto",
     device: str = "auto",
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
@@ -61,6 +63,7 @@ def fit(
     test            labelled target images to evaluate on while training; they choose nothing
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
+    strong          strong views: cta, randaugment or cutout
     network         a name, or a module of your own whose output is one logit per class (it is copied, not changed)
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
 
@@ -71,7 +74,7 @@ def fit(
     with distributed.joined(machine.device):
         _check(method, network, seed, labels_per_class)
         same = _same(source, target)
-        chosen = _choose(source, machine, network, size, images, batch)
+        chosen = _choose(source, machine, network, size, images, batch, lr, strong)
         own = network if isinstance(network, nn.Module) else None
         data = OwnData(chosen.size, skip_bad, quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
@@ -118,7 +121,14 @@ class _Choice:
 
 
 def _choose(
-    source: Any, machine: Machine, network: str | nn.Module, size: int | str, images: int | str, batch: int | str
+    source: Any,
+    machine: Machine,
+    network: str | nn.Module,
+    size: int | str,
+    images: int | str,
+    batch: int | str,
+    lr: float,
+    strong: str,
 ) -> _Choice:
     """Fill in what was left at "auto", each with its reason."""
     on_gpu = machine.device.type == "cuda"
@@ -139,6 +149,10 @@ def _choose(
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
         reasons.append(f"budget: {images:,} labelled images, {cost}")
+    if strong == "auto":
+        strong = "cta" if on_gpu else "cutout"
+        why = "the authors'" if on_gpu else "because there is no GPU: CTAugment (cta) is slower"
+        reasons.append(f"strong views: {strong}, {why}")
     count = 64 if batch == "auto" else int(batch)
     for name, value, least in (("size", int(size), SMALLEST), ("images", int(images), 1), ("batch", count, 1)):
         if value < least:
@@ -149,7 +163,8 @@ def _choose(
         images=int(images),
         batch=count,
         weight_decay=WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005),
-        strong="cta" if on_gpu else "cutout",
+        lr=lr,
+        strong=strong,
     )
     # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
     return _Choice(replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), int(size), tuple(reasons))

@@ -115,8 +115,12 @@ class Model:
         try:
             facts = json.loads((folder / "model.json").read_text())
         except (FileNotFoundError, NotADirectoryError):
-            begun = (folder / "run.json").is_file()
-            remedy = "its run is not finished: start it again" if begun else "give the folder that `adamatch fit --out` made"
+            if (folder / "result.json").is_file():
+                remedy = "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
+            elif (folder / "run.json").is_file():
+                remedy = "its run is not finished: start it again"
+            else:
+                remedy = "give the folder that `adamatch fit --out` made"
             raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
         except ValueError:
             raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None

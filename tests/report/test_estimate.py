@@ -18,7 +18,7 @@ def problem(held_out: int) -> Problem:
 
 
 def folder(path: Path, rows: list[dict[str, object]], **result: object) -> RunFolder:
-    (path / "result.json").write_text(json.dumps(result))
+    (path / "result.json").write_text(json.dumps(result | {"median_of": 10, "evaluations": [{}] * 4}))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return RunFolder(path)
 
@@ -28,7 +28,7 @@ def test_without_target_labels_it_says_so(tmp_path: Path) -> None:
     found = estimate(folder(tmp_path, rows, accuracy=None, source_accuracy=91.25), problem(12))
     assert (found["mask"], found["largest"], round(found["largest_share"], 6)) == (0.8, "red", 0.75)
     told = lines(found, task="uda", classes=3)
-    assert told[0] == "accuracy on 12 held-out source images: 91.2 %"
+    assert told[0] == "accuracy on 12 held-out source images: 91.2 % (median of the last 4 evaluations)"
     assert told[1].startswith("accuracy on the target: not known")
     assert told[2].endswith(": 80%")
     assert told[3] == "most frequent pseudo-label: red, 75% of them (33% if classes were even)"
@@ -38,11 +38,11 @@ def test_with_target_labels(tmp_path: Path) -> None:
     found = estimate(folder(tmp_path, [{"mask": 0.0, "pseudo_labels": [0, 0, 0]}], accuracy=80.04), problem(0))
     told = lines(found, task="ssda", classes=3)
     assert told == [
-        "accuracy on the labelled target images: 80.0 %",
+        "accuracy on the labelled target images: 80.0 % (median of the last 4 evaluations)",
         "target images sure enough to learn from, at the end: 0%",
     ]
 
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:
     found = estimate(folder(tmp_path, [], accuracy=None, source_accuracy=50.0), problem(3))
-    assert lines(found, task="ssl", classes=3) == ["accuracy on 3 held-out images: 50.0 %"]
+    assert lines(found, task="ssl", classes=3) == ["accuracy on 3 held-out images: 50.0 % (median of the last 4 evaluations)"]

@@ -82,7 +82,7 @@ def test_a_damaged_one_is_named_and_the_one_before_it_used(damage: str, tmp_path
     found = checkpoint.load(tmp_path, said.append)
     assert found is not None
     assert found[1]["step"] == 1
-    assert said == [f"{path} is damaged: using the checkpoint before it"]
+    assert said == [f"{path} is damaged: using the checkpoint before it, or starting anew where there is none"]
 
 
 def test_tied_weights_can_be_saved(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """A run that is killed at any moment and started again ends with the same weights, bit for bit."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -121,6 +124,28 @@ def test_a_signal_ends_the_step_and_saves(number: int, tmp_path: Path, uninterru
     weights, measured = uninterrupted(run.to_json())
     assert tiny.same(tiny.weights(out), weights)
     assert [row["target"] for row in rows(out)] == [row["target"] for row in measured]
+
+
+def test_a_signal_in_the_last_step_stops_what_would_come_next(tmp_path: Path, uninterrupted: Any) -> None:
+    run, out = tiny.a_run(method="noisystudent"), tmp_path / "run"
+    assert tiny.in_process(tiny.interrupted, run.to_json(), out, tiny.STEPS, signal.SIGTERM) == 0
+    assert "stopped at step 12 of 12" in out.with_suffix(".said").read_text()
+    assert not (out / "generation-0" / "result.json").exists()  # the teacher's model is still to be saved
+    check(run, out, uninterrupted)
+
+
+def test_a_result_says_every_machine_and_all_seconds(tmp_path: Path) -> None:
+    run, out = tiny.a_run(method="noisystudent"), tmp_path / "run"
+    killed(run, out, f"step {tiny.STEPS + 8}")
+    checkpoint_facts = json.loads(next((out / "checkpoints").glob("*.json")).read_text())
+    with mock.patch.object(tiny, "CPU", replace(tiny.CPU, at_a_time=3)):
+        tiny.solve(run, out)
+    result = json.loads((out / "result.json").read_text())
+    assert result["machine"] == f"{tiny.CPU}, then {tiny.CPU}, 3 runs at a time"
+    assert result["at_a_time"] == 3
+    assert result["wall_seconds"] > checkpoint_facts["wall"] > 0
+    teacher = json.loads((out / "generation-0" / "result.json").read_text())
+    assert result["seconds"] > teacher["seconds"] + checkpoint_facts["seconds"]
 
 
 def test_from_another_kind_of_device_it_goes_on_with_other_draws(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress as Bar
 
 from adamatch.data.folders import read
@@ -27,7 +28,7 @@ class OwnData:
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
         console = Console(stderr=True)
         with Bar(console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
-            task = bar.add_task(f"reading {name_of(images)}", total=None)
+            task = bar.add_task(escape(f"reading {name_of(images)}"), total=None)
             store = read(
                 images,
                 size=self.size,

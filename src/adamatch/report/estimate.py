@@ -11,6 +11,7 @@ from adamatch.train.folder import RunFolder
 def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
 
+    median_of       of how many last evaluations the accuracies are the median
     mask            part of the unlabelled images that were sure enough to be learnt from
     largest         the class with the most pseudo-labels
     largest_share   its part of them; a class that swallows the others shows here
@@ -20,6 +21,7 @@ def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     total = sum(counts)
     return {
         "target_accuracy": result.get("accuracy"),
+        "median_of": min(result.get("median_of", 1), len(result.get("evaluations", []))),
         "source_accuracy": result.get("source_accuracy"),
         "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
         "mask": row.get("mask"),
@@ -31,11 +33,12 @@ def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
 def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
     """The same for a person to read."""
     told = []
+    median = f" (median of the last {found['median_of']} evaluations)"
     if found["target_accuracy"] is not None:
-        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %")
+        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{median}")
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
-        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %")
+        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{median}")
     if task != "ssl" and found["target_accuracy"] is None:
         told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
     if found["mask"] is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from adamatch.evaluate import Score
 from adamatch.model import Model, Predictions
@@ -34,7 +35,7 @@ def predictions(found: Predictions) -> None:
     table = Table("image", "class", box=SIMPLE_HEAD)
     table.add_column("probability", justify="right")
     for path, label, row in zip(found.paths, found.labels, found.probabilities, strict=True):
-        table.add_row(path, label, f"{row.max():.1%}")
+        table.add_row(Text(path), Text(label), f"{row.max():.1%}")
     print_table(table)
 
 
@@ -47,7 +48,7 @@ def score(found: Score) -> None:
         wrong = found.confusion[number].copy()
         wrong[number] = 0
         other = f"{found.classes[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
-        table.add_row(name, str(count), f"{accuracy:.1f} %" if count else "-", other)
+        table.add_row(Text(name), str(count), f"{accuracy:.1f} %" if count else "-", Text(other))
     print_table(table)
     _say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
 

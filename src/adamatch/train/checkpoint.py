@@ -50,7 +50,7 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
                 return load_file(path), facts
         except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
             pass  # said below, as for a wrong checksum
-        say(f"{path} is damaged: using the checkpoint before it")
+        say(f"{path} is damaged: using the checkpoint before it, or starting anew where there is none")
     return None
 
 

@@ -70,7 +70,7 @@ class RunFolder:
         if self._visible() and not (self.path / "run.json").exists():
             raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
         for entry in self.path.iterdir():
-            if entry.is_dir():
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != ".lock":
                 entry.unlink()

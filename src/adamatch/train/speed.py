@@ -58,6 +58,8 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
     on_gpu = chosen.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")
+    if on_gpu and (chosen.index or 0) >= (count := torch.cuda.device_count()):
+        raise InputError(f"device {device!r} was asked for and there are {count}: use --device cuda:0 to cuda:{count - 1}")
     if precision == "auto":
         precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
     fast = on_gpu if compile is None else compile
@@ -78,7 +80,7 @@ def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], No
                 return fast(*args, **kwargs)
             except torch._dynamo.exc.TorchDynamoException as error:
                 state["fast"] = False
-                say(f"compilation failed, going on without it: {str(error).splitlines()[0]}")
+                say(f"compilation failed, going on without it: {(str(error).splitlines() or [type(error).__name__])[0]}")
         return function(*args, **kwargs)
 
     return call
