@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from colours import TINY, arrays, network
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -144,7 +145,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto").recipe
+    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto", True).recipe
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -153,8 +154,38 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
     large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
-    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto")
+    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto", True)
     assert (chosen.recipe.size, chosen.recipe.batch, chosen.recipe.strong) == (32, 64, "cutout")
     assert "median side is 200 and there is no GPU" in chosen.reasons[0]
     assert "strong views: cutout, because there is no GPU" in chosen.reasons[3]
-    assert len(chosen.reasons) == 4
+    assert "--no-mirror" in chosen.reasons[4]
+    assert len(chosen.reasons) == 5
+
+
+def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, count in (("photos", 12), ("sketches", 6)):
+        for number, (image, label) in enumerate(zip(*arrays(count), strict=True)):
+            path = tmp_path / name / str(label) / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(path)
+    monkeypatch.chdir(tmp_path)
+    first = adamatch.fit(source="photos", target="sketches", out="run", **TINY)
+    before = (tmp_path / "run/model.safetensors").stat().st_mtime_ns
+    again = adamatch.fit(source=tmp_path / "photos", target="./sketches/", out=tmp_path / "run", **TINY)
+    assert (tmp_path / "run/model.safetensors").stat().st_mtime_ns == before
+    assert again.history == first.history
+    assert adamatch.load("run").history["estimate"] == first.history["estimate"]
+    with pytest.raises(InputError, match="batch is 4 there and 3 here"):
+        adamatch.fit(source="photos", target="sketches", out="run", **TINY | {"batch": 3})
+
+
+def test_views_are_mirrored_unless_told(tmp_path: Path) -> None:
+    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], out=tmp_path / "run", mirror=False, **TINY)
+    assert model.history["run"]["recipe"]["mirror"] is False
+
+
+def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="target is missing"):
+        adamatch.fit(source=arrays(12), target=None, out=tmp_path / "run", **TINY)
+    with pytest.raises(InputError, match="a class of yours has to be called first"):
+        adamatch.fit(source=arrays(12), target=arrays(9)[0], network=nn.Linear, out=tmp_path / "run", **TINY)  # type: ignore[arg-type]

@@ -133,3 +133,9 @@ def test_rows_for_a_csv_file(model: Model) -> None:
     assert header == ["path", "class", "probability", *CLASSES]
     assert first[:2] == ["0", found.labels[0]]
     assert [float(cell) for cell in first[3:]] == pytest.approx(found.probabilities[0].tolist(), abs=5e-5)
+
+
+def test_others_may_read_what_is_saved(model: Model, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    modes = {(tmp_path / name).stat().st_mode for name in ("model.safetensors", "model.json")}
+    assert len(modes) == 1

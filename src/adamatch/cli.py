@@ -76,6 +76,9 @@ def fit(
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
     lr: Annotated[float, typer.Option(help="Learning rate at the start")] = 0.03,
     strong: Annotated[str, typer.Option(help="Strong views: auto, cta, randaugment or cutout")] = "auto",
+    mirror: Annotated[
+        bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
+    ] = True,
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -114,6 +117,7 @@ def fit(
         batch=_number("batch", batch),
         lr=lr,
         strong=strong,
+        mirror=mirror,
         device=device,
         precision=precision,
         compile=False if no_compile else None,

@@ -93,6 +93,9 @@ def solve(
     distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite), _room(folder):
         if ranks.from_first(folder.result) is not None:
+            Progress(run.recipe, quiet=quiet).say(
+                f"the run in {folder.path} is finished: nothing is trained (--overwrite would)"
+            )
             return _saved(run, problem, folder, copy.deepcopy(net), machine)
         generations = _generations(run)
         stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]

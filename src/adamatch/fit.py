@@ -28,6 +28,7 @@ from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import Machine
 
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
+NAMED = 10  # classes that are named before a run
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 
 
@@ -47,6 +48,7 @@ def fit(
     batch: int | str = "auto",
     lr: float = 0.03,
     strong: str = "auto",
+    mirror: bool = True,
     device: str = "auto",
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
@@ -64,7 +66,9 @@ def fit(
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
     strong          strong views: cta, randaugment or cutout
-    network         a name, or a module of your own whose output is one logit per class (it is copied, not changed)
+    mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
+    network         a name, or a module of your own whose output is one logit per class (it is copied, not changed); it gets
+                    images as (x - 127.5) / 128, so another normalisation belongs into its forward
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
 
     What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
@@ -72,9 +76,9 @@ def fit(
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
-        _check(method, network, seed, labels_per_class)
+        _check(source, target, method, network, seed, labels_per_class)
         same = _same(source, target)
-        chosen = _choose(source, machine, network, size, images, batch, lr, strong)
+        chosen = _choose(source, machine, network, size, images, batch, lr, strong, mirror)
         own = network if isinstance(network, nn.Module) else None
         data = OwnData(chosen.size, skip_bad, quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
@@ -98,13 +102,21 @@ def fit(
             progress.warn(line)
         model = solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
         known = ranks.from_first(lambda: estimate(RunFolder(out), problem))
-        return replace(model, history=model.history | {"estimate": known})
+        told = replace(model, history=model.history | {"estimate": known})
+        if ranks.rank() == 0 and "estimate" not in model.history:
+            told.save(out)
+        return told
 
 
-def _check(method: str, network: str | nn.Module, seed: int, labels_per_class: int | None) -> None:
+def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed: int, labels_per_class: int | None) -> None:
     """What can be refused before images are read and a folder is made."""
+    for name, given in (("source", source), ("target", target)):
+        if given is None:
+            raise InputError(f"{name} is missing: give a folder, a CSV list, arrays or a dataset")
     if method not in METHODS:
         raise unknown("method", method, METHODS)
+    if not isinstance(network, (str, nn.Module)):
+        raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network != "auto" and network not in NETWORKS:
         raise unknown("network", network, ("auto", *NETWORKS))
     if seed < 0:
@@ -129,6 +141,7 @@ def _choose(
     batch: int | str,
     lr: float,
     strong: str,
+    mirror: bool,
 ) -> _Choice:
     """Fill in what was left at "auto", each with its reason."""
     on_gpu = machine.device.type == "cuda"
@@ -153,6 +166,8 @@ def _choose(
         strong = "cta" if on_gpu else "cutout"
         why = "the authors'" if on_gpu else "because there is no GPU: CTAugment (cta) is slower"
         reasons.append(f"strong views: {strong}, {why}")
+    if mirror:
+        reasons.append("images may be mirrored, as in the paper: --no-mirror for digits, letters, left and right")
     count = 64 if batch == "auto" else int(batch)
     for name, value, least in (("size", int(size), SMALLEST), ("images", int(images), 1), ("batch", count, 1)):
         if value < least:
@@ -165,6 +180,7 @@ def _choose(
         weight_decay=WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005),
         lr=lr,
         strong=strong,
+        mirror=mirror,
     )
     # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
     return _Choice(replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), int(size), tuple(reasons))
@@ -172,7 +188,8 @@ def _choose(
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     count = sum(map(len, problem.labelled))
-    lines = [f"{len(problem.classes)} classes, {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
+    names = ", ".join(problem.classes[:NAMED]) + (", ..." if len(problem.classes) > NAMED else "")
+    lines = [f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
     pools = [("labelled", len(pool), recipe.batch) for pool in problem.labelled]
@@ -187,7 +204,8 @@ def _check_output(net: nn.Module, classes: int, size: int) -> None:
     trial = copy.deepcopy(net).cpu().eval()
     try:
         with torch.no_grad():
-            shape = tuple(trial(torch.zeros(2, 3, size, size)).shape)
+            given = trial(torch.zeros(2, 3, size, size))
+            shape = tuple(given.shape) if isinstance(given, torch.Tensor) else (type(given).__name__,)
     except Exception as error:  # whatever somebody else's module may raise
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InputError(f"{type(net).__name__} cannot take images [2, 3, {size}, {size}] ({first})") from None

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from adamatch import nets
 from adamatch.data.folders import read
+from adamatch.data.listing import is_list
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.evaluate import Score, predict, score
 from adamatch.train import speed
-from adamatch.train.checkpoint import write_atomically
+from adamatch.train.checkpoint import write_atomically, write_tensors
 from adamatch.train.speed import Machine
 
 VERSION = 1
@@ -77,7 +77,7 @@ class Model:
             try:
                 names, pixels, bad = self._read(each, skip_bad)
             except InputError as error:
-                if not (skip_bad and Path(each).is_file()):
+                if not skip_bad or len(images) == 1 or not Path(each).is_file() or is_list(each):
                     raise
                 skipped[str(each)] = str(error)
             else:
@@ -91,12 +91,8 @@ class Model:
         """model.safetensors and model.json."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {  # copies: the format takes no two names for the same memory (tied weights)
-            name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-            for name, value in self.net.state_dict().items()
-        }
         part = folder / ".model.safetensors.part"
-        save_file(tensors, part)
+        write_tensors(part, self.net.state_dict())
         part.replace(folder / "model.safetensors")
         facts = {
             "version": VERSION,
@@ -138,10 +134,18 @@ class Model:
             net = nets.build(facts["network"], len(facts["classes"]))
         machine = speed.choose(device)
         try:
-            net.load_state_dict(load_file(folder / "model.safetensors"))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0].rstrip(":")
+            (folder / "model.safetensors").open("rb").close()  # the library calls whatever it cannot open missing
+            tensors = load_file(folder / "model.safetensors")
+        except (OSError, SafetensorError) as error:
+            first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
             raise InputError(f"{folder}/model.safetensors cannot be read ({first}): train again, or copy it anew") from None
+        try:
+            net.load_state_dict(tensors)
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[-1].strip()
+            raise InputError(
+                f"{folder}/model.safetensors holds another network than this {type(net).__name__} ({first})"
+            ) from None
         net = net.to(machine.device).eval()
         return cls(net, tuple(facts["classes"]), facts["size"], facts["network"], machine, facts["history"])
 

@@ -1,6 +1,8 @@
 """Folders, CSV lists, arrays and datasets become the same store, and every mistake one line that names it."""
 
 import csv
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from adamatch.data import folders
 from adamatch.data.decode import read_image
@@ -69,7 +71,7 @@ def test_the_order_of_the_source_decides_the_labels(animals: Path) -> None:
     assert store.classes == ("dog", "owl", "cat", "Bee")
     assert store.labels is not None
     assert store.labels.tolist() == [3, 3, 2, 2, 0, 0]
-    with pytest.raises(InputError, match="classes that the source lacks: Bee, cat"):
+    with pytest.raises(InputError, match="classes that were not learnt: Bee, cat"):
         read_folder(animals, size=8, classes=["dog", "owl"])
 
 
@@ -360,7 +362,7 @@ def test_read_takes_everything(animals: Path, tmp_path: Path) -> None:
     assert read(animals).size == 12, "the median side"
     assert colours(read(animals / "cat" / "b.png", size=8)) == [[1, 0, 0]], "one image"
     assert colours(read([animals / "cat" / "b.png", animals / "dog" / "b.png"])) == [[1, 0, 0], [0, 0, 0]]
-    with pytest.raises(InputError, match="classes that the source lacks: Bee"):
+    with pytest.raises(InputError, match="classes that were not learnt: Bee"):
         read(folder, classes=["dog", "cat"])
     with pytest.raises(InputError, match="has no labels"):
         read(folder.images, labelled=True)
@@ -387,3 +389,77 @@ def test_median_side_reads_headers_only(tmp_path: Path) -> None:
         path.write_bytes(b"x")
     with pytest.raises(InputError, match="no image that can be read"):
         median_side(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [np.array([1, 2, 3, 1]), np.array([10, 20, 30, 10])])
+def test_numbers_name_their_classes_and_none_is_made_up(labels: np.ndarray) -> None:
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    store = read((images, labels))
+    assert store.classes == tuple(map(str, sorted(set(labels.tolist()))))
+    assert store.labels is not None
+    assert store.labels.tolist() == [0, 1, 2, 0]
+    part = read((images[:2], labels[1:3]), classes=store.classes, labelled=True)
+    assert part.labels is not None
+    assert part.labels.tolist() == [1, 2]
+
+
+def test_numbers_count_the_names_of_the_source() -> None:
+    store = read((np.zeros((2, 8, 8, 3), np.uint8), np.array([2, 0])), classes=("ant", "bee", "cow"), labelled=True)
+    assert store.labels is not None
+    assert store.labels.tolist() == [2, 0]
+
+
+def test_words_in_an_array_of_objects() -> None:
+    store = read((np.zeros((2, 8, 8, 3), np.uint8), np.array(["cow", "ant"], dtype=object)))
+    assert store.classes == ("ant", "cow")
+
+
+def test_a_subset_has_the_classes_of_the_whole() -> None:
+    whole = TensorDataset(torch.zeros(6, 3, 8, 8), torch.arange(6) % 3)
+    whole.classes = ["ant", "bee", "cow"]  # type: ignore[attr-defined]
+    assert read(Subset(Subset(whole, [0, 1, 2, 3]), [1, 2])).classes == ("ant", "bee", "cow")
+
+
+def test_a_loader_is_refused_and_an_endless_kind_with_a_length_is_read() -> None:
+    class Stream(IterableDataset[tuple[torch.Tensor, int]]):
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+            return iter([(torch.zeros(3, 8, 8), number) for number in range(3)])
+
+    assert len(read(Stream())) == 3
+    with pytest.raises(InputError, match="give its dataset"):
+        read(DataLoader(Stream()))
+
+
+def test_a_missing_file_of_a_list_is_left_out_where_that_is_asked(tmp_path: Path) -> None:
+    save(tmp_path / "a.png")
+    file = tmp_path / "list.csv"
+    file.write_text("a.png,x\nb.png,y\na.png,y\n")
+    with pytest.raises(InputError, match=r"line 2: .*b\.png does not exist \(paths are relative to"):
+        read_folder(file, size=8)
+    store = read_folder(file, size=8, skip_bad=True)
+    assert store.labels is not None
+    assert store.labels.tolist() == [0, 1]
+    assert list(store.info["skipped"]) == [str(tmp_path / "b.png")]
+
+
+@pytest.mark.parametrize("first", ["path;label", "image_id,species"])
+def test_a_header_that_is_none_is_guessed(first: str, tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text(f"{first}\na.png,x\n")
+    with pytest.raises(InputError, match="a header\\? its columns are path,label, separated by commas"):
+        list_csv(tmp_path / "list.csv")
+
+
+def test_a_folder_that_cannot_be_read_is_named(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if Path(path).name == "more":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=r"more cannot be read \(Permission denied\)"):
+        list_images(animals)

@@ -117,7 +117,9 @@ def test_meter_means_and_the_first_bad_step() -> None:
         ({"mask": 0.0, "threshold": 0.81}, r"only 0.0% of unlabelled images pass the threshold \(0.81\)"),
         ({"mask": 0.0}, r"only 0.0% of unlabelled images pass"),
         ({"mask": 0.9, "pseudo_labels": [0.01, 0.01, 0.9, *[0.01] * 7]}, r"class '2' has 91% of the pseudo-labels"),
-        ({"mask": 0.9, "pseudo_labels": [0.0, 1.0]}, None),  # two classes may be as uneven as this
+        ({"mask": 0.9, "pseudo_labels": [0.03, 0.97]}, None),  # two classes may be as uneven as this
+        ({"mask": 0.9, "pseudo_labels": [0.0, 1.0]}, "class '1' has 100%"),
+        ({"mask": 0.9, "pseudo_labels": [0.0, 0.9, 0.0]}, "class '1' has 100%"),
         ({"mask": 0.0, "threshold": 1.0, "pseudo_labels": [0.0] * 10}, "only 0.0%"),
         ({}, None),
     ],

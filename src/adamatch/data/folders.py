@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from adamatch.data.decode import read_image, square
-from adamatch.data.listing import list_csv, list_images
+from adamatch.data.listing import is_list, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
 from adamatch.errors import InputError
@@ -42,8 +42,8 @@ def read_folder(
     path = Path(path)
     if size < 1:
         raise InputError(f"images of {size} x {size} were asked for: the size must be at least 1")
-    if path.suffix.lower() == ".csv":
-        paths, labels, names = list_csv(path, labelled=labelled, classes=classes)
+    if is_list(path):
+        paths, labels, names = list_csv(path, labelled=labelled, classes=classes, missing=skip_bad)
     elif path.is_file() and not labelled:
         paths, labels, names = [path], None, tuple(classes or ())
     else:
@@ -91,11 +91,11 @@ def read(
     name = str(source.info.get("origin", "the store")) if isinstance(source, Store) else "the data"
     if not isinstance(source, Store):
         if isinstance(source, tuple) and len(source) == 2:
-            source = from_arrays(source[0], source[1], size=size)
+            source = from_arrays(source[0], source[1], classes, size)
         elif hasattr(source, "shape"):
             source = from_arrays(source, size=size)
         elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
-            source = from_dataset(source, size=size, labelled=labelled, progress=progress)
+            source = from_dataset(source, size=size, classes=classes, labelled=labelled, progress=progress)
         else:
             raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
     return choose(source, size=size, classes=classes, labelled=labelled, name=name)
@@ -104,8 +104,8 @@ def read(
 def median_side(path: str | Path, sample: int = 200) -> int:
     """The median short side of up to `sample` images of a folder or CSV list; only their headers are read."""
     path = Path(path)
-    if path.suffix.lower() == ".csv":
-        paths = list_csv(path, labelled=False)[0]
+    if is_list(path):
+        paths = list_csv(path, labelled=False, missing=True)[0]
     else:
         paths = [path] if path.is_file() else list_images(path, labelled=False)[0]
     sides = []

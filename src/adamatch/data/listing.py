@@ -16,6 +16,7 @@ Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
 # Files that lie beside images and are none. Anything else that cannot be read is reported, not passed over.
 SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
 PATH_HEADERS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+FORM = "path,label, separated by commas"
 LABEL_HEADERS = ("label", "class", "class_name", "category", "target")
 
 
@@ -44,8 +45,17 @@ def list_images(folder: str | Path, *, labelled: bool | None = None, classes: Se
     return _with_classes([(path, name) for name, paths in found.items() for path in paths], classes, labelled, folder)
 
 
-def list_csv(file: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None) -> Listing:
-    """The same of a CSV file of `path,label` (label may be missing), with or without a header; paths relative to the file."""
+def is_list(path: str | Path) -> bool:
+    return Path(path).suffix.lower() == ".csv"
+
+
+def list_csv(
+    file: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None, missing: bool = False
+) -> Listing:
+    """The same of a CSV file of `path,label` (label may be missing), with or without a header; paths relative to the file.
+
+    `missing`: files that do not exist are listed too.
+    """
     file = Path(file)
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
@@ -65,8 +75,9 @@ def list_csv(file: str | Path, *, labelled: bool | None = None, classes: Sequenc
     pairs: list[tuple[Path, str]] = []
     for line, row in rows:
         path = file.parent / row[at_path] if len(row) > at_path else file.parent
-        if not path.is_file():
-            raise InputError(f"{file}, line {line}: {path} does not exist")
+        if not path.is_file() and not missing:
+            hint = f" (a header? its columns are {FORM})" if line == 1 else f" (paths are relative to {file.parent})"
+            raise InputError(f"{file}, line {line}: {path} does not exist{hint}")
         label = row[at_label] if has_labels and len(row) > at_label else ""
         if has_labels and not label:
             raise InputError(f"{file}, line {line}: the label is missing (give all images one, or none)")
@@ -96,12 +107,16 @@ def _some(paths: list[Path], where: Path) -> list[Path]:
 def _below(folder: Path) -> Iterator[Path]:
     """Everything below a folder that may be an image, in a fixed order; follows links, but no link twice."""
     seen = set()
-    for here, folders, names in os.walk(folder, followlinks=True):
+    for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(here)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
         if real not in seen:
             yield from (Path(here, name) for name in sorted(names) if _may_be_image(name))
         seen.add(real)
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"{error.filename} cannot be read ({error.strerror}): change its permissions, or leave it out")
 
 
 def _may_be_image(name: str) -> bool:

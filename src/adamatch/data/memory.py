@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from torch.utils.data import DataLoader, IterableDataset
 
 from adamatch.data.decode import read_image, square, to_rgb
 from adamatch.data.store import Labels, Pixels, Store
@@ -42,13 +43,14 @@ def from_dataset(
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
     """A torch dataset of (image, label) or of images alone, where an image is a Pillow image, an array, a tensor or a path."""
-    count = len(dataset) if hasattr(dataset, "__len__") else 0
-    if labelled is not False and classes is None:
-        named = getattr(dataset, "classes", None)
-        classes = None if named is None else [str(name) for name in named]
+    if isinstance(dataset, DataLoader):
+        raise InputError("a DataLoader was given: give its dataset (loader.dataset)")
+    count = len(dataset) if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") else 0
+    if labelled is not False:
+        classes = _names(dataset) or classes
     images: list[Pixels] = []
     labels: list[Any] = []
-    for item in (dataset[i] for i in range(count)) if count else dataset:
+    for item in (dataset[i] for i in range(count)) if count and not isinstance(dataset, IterableDataset) else dataset:
         image, *rest = item if isinstance(item, tuple | list) else (item,)
         if isinstance(image, str | Path):
             image = read_image(image)
@@ -63,6 +65,14 @@ def from_dataset(
     if labels and len(labels) != len(images):
         raise InputError(f"the dataset labels {len(labels)} of its {len(images)} images: label all of them, or none")
     return replace(from_arrays(np.stack(images), labels or None, classes), info={"origin": "dataset"})
+
+
+def _names(dataset: Any) -> list[str] | None:
+    """The dataset's names of classes, or those of the dataset that it is a part of (Subset)."""
+    while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    named = getattr(dataset, "classes", None)
+    return None if named is None else [str(name) for name in named]
 
 
 def choose(store: Store, *, size: int | None, classes: Sequence[str] | None, labelled: bool | None, name: str) -> Store:
@@ -88,9 +98,7 @@ def translate(names: Sequence[str], classes: Sequence[str], where: str) -> Label
     strange = sorted(set(names) - set(known))
     if strange:
         listed = ", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else "")
-        raise InputError(
-            f"{where} has classes that the source lacks: {listed} (the source has {', '.join(list(classes)[:10])})"
-        )
+        raise InputError(f"{where} has classes that were not learnt: {listed} (there are {', '.join(list(classes)[:10])})")
     return np.array([known[name] for name in names], np.int64)
 
 
@@ -135,16 +143,22 @@ def _square(image: Any, size: int, name: str) -> Pixels:
 
 
 def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Labels, tuple[str, ...]]:
-    """Class indices and class names, from indices or names."""
+    """Class indices and class names, from numbers or names. Numbers name their classes, unless there are names to count."""
     if labels.ndim != 1:
         raise InputError(f"labels of shape {labels.shape} were given: one class index or class name per image is needed")
-    if labels.dtype.kind in "US":
+    if labels.dtype.kind in "US" or (labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
         names = tuple(classes) if classes is not None else tuple(sorted({str(label) for label in labels}))
         return translate([str(label) for label in labels], names, "the array of labels"), names
     if labels.dtype.kind not in "iu":
         raise InputError(f"labels of type {labels.dtype} were given: class indices (integers) or class names are needed")
+    if classes is None or all(name.isdecimal() for name in classes):
+        found = sorted(set(labels.tolist()))
+        if found[0] < 0:
+            raise InputError(f"labels run from {found[0]} to {found[-1]}: class numbers are 0 and more")
+        names = tuple(classes) if classes is not None else tuple(map(str, found))
+        return translate([str(label) for label in labels.tolist()], names, "the array of labels"), names
     low, high = int(labels.min()), int(labels.max())
-    names = tuple(classes) if classes is not None else tuple(str(index) for index in range(high + 1))
+    names = tuple(classes)
     if low < 0 or high >= len(names):
         raise InputError(
             f"labels run from {low} to {high}, but there are {len(names)} classes: 0 to {len(names) - 1} is allowed"

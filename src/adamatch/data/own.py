@@ -93,4 +93,5 @@ def _rows(store: Store, rows: Labels) -> Store:
 
 
 def name_of(images: Any) -> str:
-    return str(images) if isinstance(images, (str, Path)) else type(images).__name__
+    """For a person; which images they are is told by a digest: the same folder may lie elsewhere tomorrow."""
+    return Path(images).resolve().name if isinstance(images, (str, Path)) else type(images).__name__

@@ -25,7 +25,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[
     path = folder / f"step-{step:09d}.safetensors"
     part, described = path.with_suffix(".part"), path.with_suffix(".json")
     try:
-        save_file({name: _apart(tensor) for name, tensor in tensors.items()}, part)
+        write_tensors(part, tensors)
         os.replace(part, path)
         told = {**facts, "step": step, "sha256": checksum(path)}
         write_atomically(described, json.dumps(told | {"own_sha256": _digest(told)}))
@@ -52,6 +52,14 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
             pass  # said below, as for a wrong checksum
         say(f"{path} is damaged: using the checkpoint before it, or starting anew where there is none")
     return None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A safetensors file, for others to read as any file of ours is (the library makes it the owner's alone)."""
+    path.touch()
+    mode = path.stat().st_mode
+    save_file({name: _apart(tensor) for name, tensor in tensors.items()}, path)
+    path.chmod(mode)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -54,11 +54,14 @@ class RunFolder:
         held = self.path / "run.json"
         if held.exists():
             try:
-                same = Run.from_json(held.read_text()).id == run.id  # not ==: JSON has no tuples
+                other = Run.from_json(held.read_text())
             except (ValueError, KeyError, TypeError):
                 raise InputError(f"{held} cannot be read: choose another folder, or give --overwrite to replace it") from None
-            if not same:
-                raise InputError(f"{self.path} holds another run: choose another folder, or give --overwrite to replace it")
+            if other.id != run.id:  # not ==: JSON has no tuples
+                raise InputError(
+                    f"{self.path} holds another run ({_difference(other, run)}): choose another folder, or give --overwrite to "
+                    "replace it"
+                )
         elif self._visible():
             raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
         else:
@@ -111,6 +114,14 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError):
         return float("inf")  # half a line, from a process that was killed in its middle
+
+
+def _difference(theirs: Run, ours: Run) -> str:
+    """What tells two runs apart, as `batch is 32 there and 16 here`; the first three things."""
+    flat = [facts | facts.pop("recipe") for facts in (json.loads(run.to_json()) for run in (theirs, ours))]
+    names = [name for name in dict.fromkeys([*flat[0], *flat[1]]) if flat[0].get(name) != flat[1].get(name)]
+    told = [f"{name} is {flat[0].get(name)} there and {flat[1].get(name)} here" for name in names[:3]]
+    return ", ".join(told) + (" ..." if len(names) > len(told) else "")
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from adamatch import ranks
 from adamatch.train.run import Recipe
 
 SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
+LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
 
 
@@ -35,7 +36,7 @@ class Progress:
         )
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
-        self.began = self.last = time.monotonic()
+        self.began = self.last = self.told = time.monotonic()
         self.from_step = 0
         self.estimated = False
         self.accuracy = ""
@@ -80,6 +81,10 @@ class Progress:
         if "target" in row:
             self.accuracy = f"accuracy {row['target']:.1f}"
         self.step(int(row["step"]), row)
+        if not self.console.is_terminal and time.monotonic() - self.told > LINE_EVERY:  # a log file has no bar
+            self.told = time.monotonic()
+            shown = [f"{name} {row[key]:.2f}" for key, name in SHOWN.items() if isinstance(row.get(key), float)]
+            self.say("  ".join([f"step {row['step']} of {self.recipe.last_step}", *shown, self.accuracy]))
         for line in warnings:
             if line.split(":")[1] not in self.warned:  # each kind once
                 self.warned.add(line.split(":")[1])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 FEW = 0.01  # part of unlabelled images that pass the threshold
+NEARLY_ALL = 0.99  # with few classes, where three times its share is more
 SWALLOWED = 0.5  # part of the pseudo-labels in one class (three times its share at least)
 
 
@@ -19,7 +20,7 @@ def warnings_of(row: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
     counts = row.get("pseudo_labels")
     if isinstance(counts, list) and (total := sum(counts)) > FEW:
         share = max(counts) / total
-        if share > max(SWALLOWED, 3 / len(classes)) and len(classes) > 2:
+        if share > min(NEARLY_ALL, max(SWALLOWED, 3 / len(classes))):
             largest = classes[counts.index(max(counts))]
             lines.append(f"class {largest!r} has {share:.0%} of the pseudo-labels: the others may be collapsing into it")
     return lines
