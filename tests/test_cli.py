@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+import adamatch
 from adamatch import cli
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
@@ -264,6 +265,10 @@ def test_usage_mistakes_name_the_option(call: Call) -> None:
     assert "--target" in outcome.err
     refused(call("train", "--option", "align"), "name=value", "align")
     refused(call("train", "--target", "handwritten", "--source", "rendered", "--lr", "-1"), "lr is a number from 0")
+
+
+def test_the_version(call: Call) -> None:
+    assert call("--version").out.strip() == adamatch.__version__
 
 
 def test_options_are_words_numbers_and_lists() -> None:

@@ -41,6 +41,18 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run th
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and warnings only")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(adamatch.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options_of_all(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version")] = False,
+) -> None: ...
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where runs, summary.json and pictures go")] = Path("runs/demo"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from adamatch.augment.ctaugment import CTAugment, Policy
 from adamatch.augment.views import CUTOUT, STRONG, WEAK, Views, normalise
 from adamatch.augment.weak import cutout, shift_mirror
 from adamatch.errors import InputError
@@ -74,3 +75,24 @@ def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:
 def test_an_unknown_strong_view_is_named() -> None:
     with pytest.raises(InputError, match="cutout"):
         Views(16, strong="cut-out")
+
+
+def test_a_rate_moves_by_half_the_distance_of_the_probabilities() -> None:
+    views = Views(16)
+    assert isinstance(views.policy, CTAugment)
+    used = Policy(*(torch.zeros(1, 2, dtype=kind) for kind in (torch.long, torch.float, torch.float)))  # one bin, twice
+    views.learn(used, torch.tensor([[0.7, 0.3]]), torch.tensor([[1.0, 0.0]]))
+    decay, proximity = views.policy.decay, 1 - (0.3 + 0.3) / 2
+    expected = decay * (decay + (1 - decay) * proximity) + (1 - decay) * proximity
+    assert views.policy.rates.flatten()[0].item() == pytest.approx(expected, rel=1e-6)
+    assert bool((views.policy.rates.flatten()[1:] == 1).all())
+
+
+def test_a_probe_is_a_weak_view_under_a_random_policy() -> None:
+    views, x = Views(16), batch()
+    assert isinstance(views.policy, CTAugment)
+    u = draws(views)
+    expected, policy = views.policy.probe(shift_mirror(x, u[:, :WEAK]), u[:, WEAK : WEAK + views.policy_draws])
+    probes, used = views.probe(x, u)
+    assert torch.equal(probes, normalise(expected))
+    assert all(torch.equal(a, b) for a, b in zip(policy, used, strict=True))

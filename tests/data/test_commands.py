@@ -34,13 +34,17 @@ def test_prepare_list_and_verify(folder: Path, tmp_path: Path) -> None:
     assert said.count("missing") == 4
     assert "digitfive/usps: no files for train, test (usps.bz2, usps.t.bz2); they come from https://hastie" in said
     assert len(Store.open(data / "digitfive" / "mnist" / "train-32")) == 20
-    assert "20 images (already there)" in call("prepare", "digitfive", "--from", folder, "--data", data)
+    assert "20 images (already there: left as it is" in call("prepare", "digitfive", "--from", folder, "--data", data)
     (row,) = [line for line in call("list", "--data", data).splitlines() if " mnist " in line]
     assert "test-32 train-32" in row
     said = call("verify", "digitfive", "--data", data)
     assert said.endswith("exit 1")
     assert "20 images, but 60,000 were published" in said
     assert (data / "digitfive" / "mnist" / "samples-train-32.png").is_file()
+    (data / "digitfive" / "mnist" / "test-32" / "store.json").write_text("{")
+    said = call("verify", "digitfive", "--data", data)
+    assert "look " in said  # the other is drawn all the same
+    assert said.endswith("exit 1")
 
 
 def test_list_shows_every_domain(tmp_path: Path) -> None:

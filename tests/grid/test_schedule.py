@@ -102,7 +102,14 @@ def test_processes_share_the_work_and_a_run_that_kills_them_has_failed(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "device", "shared"), [("0", "auto", [3, 3, 3]), ("4,7", "cuda", [2, 1, 2]), ("", "cpu", [1, 1, 1])]
+    ("gpus", "device", "shared"),
+    [
+        ("0", "auto", [3, 3, 3]),
+        ("4,7", "cuda", [2, 1, 2]),
+        ("", "cpu", [1, 1, 1]),
+        ("0,1", "cuda:1", [3, 3, 3]),
+        ("-1", "auto", [1, 1, 1]),
+    ],
 )
 def test_workers_say_how_many_share_their_gpu(
     gpus: str, device: str, shared: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -113,6 +113,7 @@ def test_paths_are_absolute_for_other_machines(tmp_path: Path, monkeypatch: pyte
         ("ray", {"processes": 2}, "--processes is for --engine local"),
         ("slurm", {"device": "cuda:1"}, "chooses the GPU by itself"),
         ("ray", {"resources": Resources(cpus_per_run=0)}, "--cpus-per-run"),
+        ("local", {"resources": Resources(partition="gpu", minutes=9)}, "partition, minutes: these are for a cluster"),
     ],
 )
 def test_what_an_engine_cannot_do_is_one_line(tmp_path: Path, engine: str, changes: dict[str, object], says: str) -> None:

@@ -93,6 +93,27 @@ def test_corner_cases_are_what_they_say(tau: float, rate: float) -> None:
     assert (loss.item() == metrics["loss_source"].item()) == (rate == 0)
 
 
+@pytest.mark.parametrize(
+    ("warm_up", "progress", "weight"), [(0.25, 0.125, 0.5), (1.0, 0.5, 0.5), (0.25, 0.25, 1.0), (0.5, 0.5, 1.0)]
+)
+def test_the_target_loss_counts_fully_where_the_warm_up_ends(warm_up: float, progress: float, weight: float) -> None:
+    loss, metrics = AdaMatch(3, warm_up=warm_up, tau=0.0).loss(TinyNet(3), make_batch(0, progress=progress))
+    assert metrics["loss_target"] > 0
+    assert loss.item() == pytest.approx((metrics["loss_source"] + weight * metrics["loss_target"]).item(), rel=1e-9)
+
+
+def test_the_window_is_as_long_as_asked() -> None:
+    net, method = TinyNet(3), AdaMatch(3, window=2)
+    means = []
+    for step in range(3):
+        batch = make_batch(step)
+        z = net(torch.cat([batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s]))
+        n_sl, n_tu = 2 * len(batch.x_sl_w), len(batch.x_tu_w)
+        means.append(z[n_sl : n_sl + n_tu].softmax(1).mean(0))
+        method.loss(net, batch)
+    torch.testing.assert_close(method.mean_tu.means.mean(0), (means[1] + means[2]) / 2)
+
+
 class Given(nn.Module):
     """Answers with logits that are parameters: first the joint batch's, then the source batch's."""
 

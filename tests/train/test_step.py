@@ -3,6 +3,7 @@
 import math
 import shutil
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -189,6 +190,15 @@ def test_gradients_of_any_layout_are_followed() -> None:
     torch.testing.assert_close(bias, torch.zeros(5))  # unused: not moved
     torch.testing.assert_close(linear, torch.full((3, 4), 0.5))
     torch.testing.assert_close(last, torch.full((3,), 0.5))
+
+
+def test_probes_are_shown_to_the_averaged_network() -> None:
+    recipe, net = replace(tiny.RECIPE, strong="cta"), nets.build("wrn-tiny", 3)
+    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
+    with mock.patch.object(step, "_predict", wraps=step._predict) as predict:
+        step(inputs(recipe, step.views.draws, 0))
+    ((asked, _),) = (call.args for call in predict.call_args_list)
+    assert asked is step.average.net
 
 
 def test_state_is_all_that_the_next_step_depends_on() -> None:

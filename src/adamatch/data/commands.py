@@ -1,5 +1,6 @@
 """`adamatch data`: list, download, prepare, verify, generate."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -99,12 +101,12 @@ def download(
                     progress.update(task, completed=done, total=total)
             except InputError as error:
                 failed.append(error)
-                console.print(f"[red]missing[/red] {error}")
+                console.print(f"[red]missing[/red] {escape(str(error))}")
             else:
                 known = "checksum holds" if file.sha256 or file.md5 else "no checksum is published"
-                console.print(f"{folder / file.name}: {known}")
+                console.print(escape(f"{folder / file.name}: {known}"))
     if len(failed) < len(wanted):
-        console.print(f"next: adamatch data prepare {name} --from {folder}")
+        console.print(escape(f"next: adamatch data prepare {name} --from {folder}{_given(data)}"))
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} files of {name} could not be fetched; the last: {failed[-1]}")
 
@@ -125,9 +127,9 @@ def prepare(
     """
     jobs, missing = plan(name, source, data or default_root(), domain, size)
     for line in missing:
-        console.print(f"[yellow]missing[/yellow] {line}")
+        console.print(f"[yellow]missing[/yellow] {escape(line)}")
     _run(jobs, workers, skip_bad)
-    console.print(f"next: adamatch data verify {name}")
+    console.print(escape(f"next: adamatch data verify {name}{_given(data)}"))
 
 
 @app.command()
@@ -149,11 +151,13 @@ def verify(
     for each in names:
         for finding in check(root, each):
             errors += finding.level == "error"
-            console.print(f"[{colours[finding.level]}]{finding.level:5}[/] {finding.store}: {finding.text}")
+            text = escape(f"{finding.store}: {finding.text}")
+            console.print(f"[{colours[finding.level]}]{finding.level:5}[/] {text}")
         for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
             sheet = path.parent / f"samples-{path.name}.png"
-            picture(Store.open(path)).save(sheet)
-            console.print(f"look  {sheet}")
+            with contextlib.suppress(InputError):  # a damaged store: told above
+                picture(Store.open(path)).save(sheet)
+                console.print(escape(f"look  {sheet}"))
     if errors:
         raise typer.Exit(1)
 
@@ -219,7 +223,12 @@ def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
             done = 0
             for done, total in store_split(job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad):
                 progress.update(task, completed=done, total=total)
-            console.print(f"{job.path}: {done:,} images{' (already there)' if there else ''}")
+            kept = " (already there: left as it is; remove it to make another)" if there else ""
+            console.print(escape(f"{job.path}: {done:,} images{kept}"))
+
+
+def _given(data: Path | None) -> str:
+    return f" --data {data}" if data else ""
 
 
 def _download_size(entry: catalog.Domain) -> str:

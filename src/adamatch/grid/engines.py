@@ -4,6 +4,7 @@ All that they know of each other is on disk (results and leases in the run folde
 """
 
 from collections.abc import Callable
+from dataclasses import fields
 
 from adamatch.errors import InputError, unknown
 from adamatch.grid import local_engine, ray_engine, slurm_engine
@@ -24,6 +25,10 @@ def choose(name: str, job: Job, asked: Resources) -> Engine:
     if name not in ENGINES:
         raise unknown("engine", name, ENGINES)
     if name == "local":
+        usual = Resources(processes=asked.processes)
+        others = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(usual, each.name)]
+        if others:
+            raise InputError(f"{', '.join(others)}: these are for a cluster, give --engine ray or slurm with them")
         return ENGINES[name]
     if asked.processes != 1:
         raise InputError(f"--processes is for --engine local: {name} has as many workers as its cluster has room for")

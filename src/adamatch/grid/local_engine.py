@@ -100,11 +100,13 @@ def _worker(job: Job, number: int, count: int) -> None:
     threading.Thread(target=_follow, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    gpus = gpus or [str(gpu) for gpu in range(torch.cuda.device_count())]
+    gpus = [] if "-1" in gpus else gpus or [str(gpu) for gpu in range(torch.cuda.device_count())]
     if gpus and job.device in ("auto", "cuda"):
         mine = number % len(gpus)
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[mine]  # CUDA is not yet started in this process
         job = replace(job, at_a_time=len(range(mine, count, len(gpus))))
+    elif job.device.startswith("cuda:"):
+        job = replace(job, at_a_time=count)
     try:
         work(job)
     except Interruption:

@@ -81,11 +81,13 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"
 
 
+CSV_COLUMNS = ("table", "row", "column", "mean", "spread", "n", "paper", "paper_over_more_pairs", "only")
+
+
 def as_csv(table: Table) -> str:
     """One line per figure, in full precision; `only`: its number of pairs, where others of its column are over more."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["table", "row", "column", "mean", "spread", "n", "paper", "paper_over_more_pairs", "only"])
     for row in table.rows:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             figures: list[object] = [cell]
@@ -102,4 +104,6 @@ FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "c
 def render(tables: Sequence[Table], form: str = "md") -> str:
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
+    if form == "csv":
+        return ",".join(CSV_COLUMNS) + "\n" + "".join(as_csv(table) for table in tables)
     return "\n".join(FORMATS[form](table) for table in tables)
