@@ -18,7 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import adamatch
-from adamatch import cli
+from adamatch import cli, given
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
@@ -273,7 +273,7 @@ def test_the_version(call: Call) -> None:
 
 def test_options_are_words_numbers_and_lists() -> None:
     texts = ["a=none", "b=False", "c=3", "d=1e2", "e=.5", "f=0.25,0.75"]
-    assert cli._options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
+    assert given.options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
 
 
 def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call: Call) -> None:

@@ -11,6 +11,7 @@ import adamatch
 from adamatch import experiment, model
 from adamatch.data.commands import app as data_app
 from adamatch.errors import InputError
+from adamatch.given import number, options
 from adamatch.grid.commands import app as grid_app
 from adamatch.report import show
 from adamatch.train import distributed, speed
@@ -124,9 +125,9 @@ def fit(
         labels_per_class=labels_per_class,
         method=method,
         network=network,
-        size=_number("size", size),
-        images=_number("images", images),
-        batch=_number("batch", batch),
+        size=number("size", size),
+        images=number("images", images),
+        batch=number("batch", batch),
         lr=lr,
         strong=strong,
         mirror=mirror,
@@ -262,7 +263,7 @@ def train(
             target=target,
             labels=labels,
             method=method,
-            options=_options(option or []),
+            options=options(option or []),
             seed=seed,
             budget=budget,
             weights=weights,
@@ -291,34 +292,3 @@ def main() -> None:
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
             print(f"{stop}; give the same command again{again} to go on", file=sys.stderr)
         sys.exit(130)
-
-
-def _number(name: str, text: str) -> int | str:
-    if text == "auto":
-        return text
-    try:
-        return int(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        raise InputError(f"--{name} takes auto or a whole number, not {text!r}") from None
-
-
-def _options(texts: list[str]) -> dict[str, Any]:
-    """name=value pairs; true, false, numbers and lists of numbers (0.2,0.8) are understood."""
-    options: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--option takes name=value, not {text!r}")
-        options[name] = [_value(each) for each in value.split(",")] if "," in value else _value(value)
-    return options
-
-
-def _value(text: str) -> bool | float | str:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            pass
-    return text

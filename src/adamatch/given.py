@@ -1,0 +1,37 @@
+"""What is given on the command line as text -> values."""
+
+from typing import Any
+
+from adamatch.errors import InputError
+
+
+def number(name: str, text: str) -> int | str:
+    """`auto`, or a whole number."""
+    if text == "auto":
+        return text
+    try:
+        return int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        raise InputError(f"--{name} takes auto or a whole number, not {text!r}") from None
+
+
+def options(texts: list[str]) -> dict[str, Any]:
+    """name=value pairs; true, false, numbers and lists of numbers (0.2,0.8) are understood."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--option takes name=value, not {text!r}")
+        found[name] = [_value(each) for each in value.split(",")] if "," in value else _value(value)
+    return found
+
+
+def _value(text: str) -> bool | float | str:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
