@@ -17,10 +17,9 @@ import matplotlib
 import torch
 from plain import Curve, train
 
-from adamatch.data import benchmarks
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation
-from adamatch.experiment import versions
+from adamatch.experiment import problem_of, versions
 from adamatch.grid.figures import run_of
 from adamatch.train import speed
 
@@ -32,9 +31,7 @@ def plain_curve(result: dict[str, Any], data: Path | None, machine: speed.Machin
     run = run_of(result)
     if (run.task, run.method) != ("uda", "adamatch") or run.options:
         raise InputError(f"{run.name}: the plain implementation is of AdaMatch, UDA, without options")
-    problem = benchmarks.problem(
-        run.benchmark, task=run.task, source=run.source, target=run.target, labels=run.labels, seed=run.seed, root=data
-    )
+    problem = problem_of(run, data)
     torch.manual_seed(run.seed)
     return train(run.recipe, problem, Evaluation({"target": problem.tests["target"]}, machine), machine, seconds, workers)
 

@@ -54,15 +54,7 @@ def train(
             f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: leave its size alone"
         )
     with distributed.joined(machine.device):
-        problem = benchmarks.problem(
-            run.benchmark,
-            task=run.task,
-            source=run.source,
-            target=run.target,
-            labels=run.labels,
-            seed=run.seed,
-            root=Path(data) if data else None,
-        )
+        problem = problem_of(run, data)
         folder = RunFolder(Path(out) if out else RUNS / run.name)
         solve(
             run,
@@ -75,6 +67,19 @@ def train(
             seconds_per_checkpoint=seconds_per_checkpoint,
         )
         return ranks.from_first(folder.result) or {}
+
+
+def problem_of(run: Run, data: str | Path | None = None) -> Problem:
+    """What a run of a benchmark trains on and is tested on; `data` is where prepared sets lie."""
+    return benchmarks.problem(
+        run.benchmark,
+        task=run.task,
+        source=run.source,
+        target=run.target,
+        labels=run.labels,
+        seed=run.seed,
+        root=Path(data) if data else None,
+    )
 
 
 def solve(
@@ -190,7 +195,7 @@ def _stage(
             place=place,
             seconds_per_checkpoint=seconds_per_checkpoint,
         )
-    facts = result(run, problem, history) | {"seconds": spent + history.seconds, "weights": loaded}
+    facts = result(run, problem, history, spent) | {"weights": loaded}
     model = Model(
         average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
     )
@@ -213,8 +218,11 @@ def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> 
     return Labelled(tuple(parts), np.concatenate(labels))
 
 
-def result(run: Run, problem: Problem, history: History) -> dict[str, Any]:
-    """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing."""
+def result(run: Run, problem: Problem, history: History, spent: float) -> dict[str, Any]:
+    """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing.
+
+    `spent` seconds of training went into its teachers.
+    """
     targets = [row["target"] for row in history.evaluations if "target" in row]
     return {
         "id": run.id,
@@ -227,7 +235,7 @@ def result(run: Run, problem: Problem, history: History) -> dict[str, Any]:
         "median_of": loop.MEDIAN_OF,
         "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
         "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)} if problem.chosen else None,
-        "seconds": history.seconds,
+        "seconds": spent + history.seconds,
         "wall_seconds": history.wall,
         "machine": ", then ".join(history.machines),
         "at_a_time": history.at_a_time,

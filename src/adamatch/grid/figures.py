@@ -25,6 +25,11 @@ class Done(NamedTuple):
     result: dict[str, Any]
 
     @property
+    def setting(self) -> tuple[str, str, int]:
+        """Benchmark, task and labels per class: what has to be the same where methods are compared."""
+        return (self.run.benchmark, self.task, self.run.labels)
+
+    @property
     def pair(self) -> tuple[str, str]:
         return (self.run.source, self.run.target)
 

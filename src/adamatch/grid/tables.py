@@ -46,7 +46,7 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
 
 def _summaries(done: Sequence[Done]) -> list[Table]:
     """Methods against tasks and labels: a table for one benchmark, or, as in the paper, one for each task of several."""
-    columns = sorted({(each.run.benchmark, each.task, each.run.labels) for each in done}, key=_order)
+    columns = sorted({each.setting for each in done}, key=_order)
     benchmarks = list(dict.fromkeys(benchmark for benchmark, _, _ in columns))
     if len(benchmarks) == 1:
         groups = {benchmarks[0]: columns}
@@ -62,9 +62,7 @@ def _summaries(done: Sequence[Done]) -> list[Table]:
         if not keys:
             continue
         cells = {
-            (method, key): [
-                each for each in done if (each.method, each.run.benchmark, each.task, each.run.labels) == (method, *key)
-            ]
+            (method, key): [each for each in done if (each.method, each.setting) == (method, key)]
             for method in METHODS
             for key in keys
         }
@@ -76,8 +74,8 @@ def _summaries(done: Sequence[Done]) -> list[Table]:
 def _side_by_side(done: Sequence[Done]) -> list[Table]:
     """Where some methods have more pairs than others: every pair that several have, by itself."""
     made = []
-    for key in sorted(dict.fromkeys((each.run.benchmark, each.task, each.run.labels) for each in done), key=_order):
-        mine = [each for each in done if (each.run.benchmark, each.task, each.run.labels) == key]
+    for key in sorted({each.setting for each in done}, key=_order):
+        mine = [each for each in done if each.setting == key]
         have = {method: {each.pair for each in mine if each.method == method} for method in METHODS}
         pairs = sorted(pair for pair in set().union(*have.values()) if sum(pair in those for those in have.values()) > 1)
         if not pairs or len({frozenset(those) for those in have.values() if those}) == 1:
@@ -86,18 +84,16 @@ def _side_by_side(done: Sequence[Done]) -> list[Table]:
             (name, [[each for each in mine if (each.method, each.pair) == (method, pair)] for pair in pairs])
             for method, name in METHODS.items()
         ]
-        benchmark, task, labels = key
-        title = f"{benchmark}, {task.upper()}{_with(labels)}: methods on the same pairs"
-        made.append(_table(title, "method", [_arrow(pair) for pair in pairs], rows))
+        made.append(_table(f"{_titled(key)}: methods on the same pairs", "method", [_arrow(pair) for pair in pairs], rows))
     return made
 
 
 def _matrices(done: Sequence[Done]) -> list[Table]:
     """For every method with three pairs or more, source against target."""
     made = []
-    keys = dict.fromkeys((each.run.benchmark, each.task, each.run.labels, each.method) for each in done if each.task != "ssl")
-    for benchmark, task, labels, method in sorted(keys, key=_order):
-        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.method) == (benchmark, task, labels, method)]
+    keys = {(*each.setting, each.method) for each in done if each.task != "ssl"}
+    for *setting, method in sorted(keys, key=_order):
+        mine = [each for each in done if (*each.setting, each.method) == (*setting, method)]
         if len({each.pair for each in mine}) < 3:
             continue
         sources = sorted({each.run.source for each in mine})
@@ -105,7 +101,7 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
         rows = [
             (source, [[each for each in mine if each.pair == (source, target)] for target in targets]) for source in sources
         ]
-        title = f"{benchmark}, {task.upper()}{_with(labels)}, {METHODS[method]}: every pair"
+        title = f"{_titled(mine[0].setting)}, {METHODS[method]}: every pair"
         made.append(_table(title, "source \\ target", targets, rows, best=False))
     return made
 
@@ -113,9 +109,9 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
 def _variants(done: Sequence[Done]) -> list[Table]:
     """For every method that was varied: its variants on the pairs and seeds that they were run on, and itself on the same."""
     made = []
-    keys = dict.fromkeys((each.run.benchmark, each.task, each.run.labels, each.method) for each in done if each.variant)
+    keys = {(*each.setting, each.method) for each in done if each.variant}
     for benchmark, task, labels, method in sorted(keys, key=_order):
-        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.method) == (benchmark, task, labels, method)]
+        mine = [each for each in done if (*each.setting, each.method) == (benchmark, task, labels, method)]
         shared = {(each.pair, each.run.seed) for each in mine if each.variant}
         mine = [each for each in mine if (each.pair, each.run.seed) in shared]
         varied = {pair for pair, _ in shared}
@@ -129,7 +125,7 @@ def _variants(done: Sequence[Done]) -> list[Table]:
             rows.append((_named(text, method), [row, *by_pair] if len(pairs) > 1 else by_pair))
         columns = ["mean", *names] if len(pairs) > 1 else names
         table = _table(
-            f"{benchmark}, {task.upper()}{_with(labels)}: variants of {METHODS[method]}",
+            f"{_titled((benchmark, task, labels))}: variants of {METHODS[method]}",
             "variant",
             columns,
             rows,
@@ -152,9 +148,9 @@ def _with_ablation(table: Table) -> Table:
 def _cells(done: Sequence[Done]) -> Table:
     """Every cell: accuracy, seeds, and what it took."""
     rows: list[list[Cell]] = []
-    keys = dict.fromkeys((e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) for e in done)
+    keys = {(*each.setting, each.pair, each.method, each.variant) for each in done}
     for key in sorted(keys, key=lambda key: (*_order(key[:3]), key[3], list(METHODS).index(key[4]), key[5])):
-        mine = [e for e in done if (e.run.benchmark, e.task, e.run.labels, e.pair, e.method, e.variant) == key]
+        mine = [each for each in done if (*each.setting, each.pair, each.method, each.variant) == key]
         benchmark, task, labels, pair, method, text = key
         shown = beside(figure(mine), mine) if not text else figure(mine)
         name = f"{benchmark} {task.upper()}{labels or ''} {_arrow(pair)}, {METHODS[method]}{f' ({text})' if text else ''}"
@@ -264,8 +260,9 @@ def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return (suite, benchmark, ("uda", "ssl", "ssda").index(task), *others)
 
 
-def _with(labels: int) -> str:
-    return f", {labels} labels per class" if labels else ""
+def _titled(setting: tuple[str, str, int]) -> str:
+    benchmark, task, labels = setting
+    return f"{benchmark}, {task.upper()}{f', {labels} labels per class' if labels else ''}"
 
 
 def _arrow(pair: tuple[str, str]) -> str:

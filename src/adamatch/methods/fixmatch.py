@@ -41,14 +41,12 @@ class FixMatch(Method):
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
         loss = loss_source + loss_target
 
-        return (
-            loss,
-            {
-                "loss_source": loss_source.detach(),
-                "loss_target": loss_target.detach(),
-                "threshold": torch.full_like(batch.progress, self.tau),
-                "mask": mask[len(z_sl_w) :].mean(),  # of the unlabelled images, as in AdaMatch
-                "pseudo_labels": (pseudo * mask[:, None])[len(z_sl_w) :].mean(0),  # [k]
-                "divergence": parts.divergence(wanted, found),
-            },
-        )
+        unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch
+        return loss, {
+            "loss_source": loss_source.detach(),
+            "loss_target": loss_target.detach(),
+            "threshold": torch.full_like(batch.progress, self.tau),
+            "mask": mask[unlabelled].mean(),
+            "pseudo_labels": (pseudo * mask[:, None])[unlabelled].mean(0),  # [k]
+            "divergence": parts.divergence(wanted, found),
+        }

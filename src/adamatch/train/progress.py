@@ -73,8 +73,11 @@ class Progress:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
             self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
         self.last, self.from_step = now, done
+        self.bar.update(self.task, completed=done, shown=self._shown(metrics))
+
+    def _shown(self, metrics: Mapping[str, Any]) -> str:
         shown = [f"{name} {metrics[key]:.2f}" for key, name in SHOWN.items() if isinstance(metrics.get(key), float)]
-        self.bar.update(self.task, completed=done, shown="  ".join([*shown, self.accuracy]))
+        return "  ".join([*shown, self.accuracy])
 
     def report(self, row: Mapping[str, Any], warnings: list[str]) -> None:
         """A row of metrics with its evaluation."""
@@ -83,8 +86,7 @@ class Progress:
         self.step(int(row["step"]), row)
         if not self.console.is_terminal and time.monotonic() - self.told > LINE_EVERY:  # a log file has no bar
             self.told = time.monotonic()
-            shown = [f"{name} {row[key]:.2f}" for key, name in SHOWN.items() if isinstance(row.get(key), float)]
-            self.say("  ".join([f"step {row['step']} of {self.recipe.last_step}", *shown, self.accuracy]))
+            self.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
         for line in warnings:
             if line.split(":")[1] not in self.warned:  # each kind once
                 self.warned.add(line.split(":")[1])
