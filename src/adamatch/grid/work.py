@@ -1,7 +1,6 @@
 """What one worker does: walk the list of runs, and do those that nobody has done or is doing."""
 
 import _thread
-import errno
 import gc
 import multiprocessing
 import platform
@@ -21,6 +20,7 @@ from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
 from adamatch.train import speed
+from adamatch.train.checkpoint import disk_is_full
 from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 
@@ -101,7 +101,7 @@ def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
     try:
         _perform(run, job, pace)
     except Exception as error:
-        if _disk_is_full(error):
+        if disk_is_full(error):
             raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
         raise
 
@@ -127,7 +127,7 @@ def _perform(run: Run, job: Job, pace: Pace | None) -> None:
             say(f"left to another worker, which took it over: {run.name}")
             return
         except Exception as error:
-            if _disk_is_full(error):  # no fault of the run
+            if disk_is_full(error):  # no fault of the run
                 raise
             folders.record(run, one_line(error), trace_of(error))
             say(f"failed {run.name}: {one_line(error)}")
@@ -151,15 +151,6 @@ def _need_room(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(out).free < ROOM:
         raise InputError(f"{platform.node()}: {out} has less than {ROOM >> 20} MB free: make room and start again")
-
-
-def _disk_is_full(error: BaseException | None) -> bool:
-    """Whether that is at the bottom of it."""
-    while error is not None:
-        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):  # not every library gives a number
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _last_touch(folder: Path) -> float:

@@ -81,8 +81,13 @@ def newest(folder: Path) -> Path | None:
     return next((path.with_suffix(".safetensors") for path in _newest_first(folder)), None)
 
 
-def disk_is_full(error: Exception) -> bool:
-    return getattr(error, "errno", None) == errno.ENOSPC or "No space" in str(error)
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether that is at the bottom of it."""
+    while error is not None:
+        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error):  # not every library gives a number
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _apart(tensor: Tensor) -> Tensor:
