@@ -1,6 +1,9 @@
-"""Accuracy against labels per class, from a folder of results: SSL and SSDA, each method a line, the paper's means dashed.
+"""Accuracy against labels per class, from a folder of results: SSL and SSDA, each method a line.
 
-python benchmarks/labels.py results/digitfive --out results/digitfive/labels.png
+    python benchmarks/labels.py results/digitfive --out results/digitfive/labels.png
+
+Dashed are the paper's means over all pairs (SSL: domains) of the benchmark, dotted is AdaMatch on the same pairs without any
+target label (UDA).
 """
 
 import argparse
@@ -31,12 +34,19 @@ def panel(axis: Axes, task: str, done: list[Done]) -> None:
         axis.errorbar(counts, means, spreads, label=METHODS[method], color=f"C{number}", marker="o", ms=4, capsize=2, lw=1.6)
         known = [published.mean(groups[0][0].run.benchmark, task, method, count) for count in counts]
         if all(value is not None for value in known):
-            axis.plot(counts, known, color=f"C{number}", ls="--", lw=1)  # type: ignore[arg-type]
+            name = f"{METHODS[method]}, paper's mean"
+            axis.plot(counts, known, label=name, color=f"C{number}", ls="--", lw=1)  # type: ignore[arg-type]
+    pairs = {each.pair for each in mine}
+    without = [each for each in done if (each.task, each.method) == ("uda", "adamatch") and each.pair in pairs]
+    if without:
+        axis.axhline(figure(without).mean, label="AdaMatch, no target labels", color="0.4", ls=":", lw=1)
     axis.set_xscale("log")
     axis.set_xticks(ticks := sorted({each.run.labels for each in mine}), [str(count) for count in ticks])
     axis.minorticks_off()
-    axis.set_title(TASKS[task])
+    names = sorted(" -> ".join(filter(None, pair)) for pair in pairs)
+    axis.set_title(f"{TASKS[task]}, {names[0] if len(names) == 1 else f'mean of {len(names)}'}")
     axis.set_xlabel("labels per class")
+    axis.set_ylim(0, 100)
     axis.grid(alpha=0.3)
 
 
@@ -46,7 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    done = [each for each in cells_of(read(given.folder)) if each.task in TASKS and not each.variant]
+    done = [each for each in cells_of(read(given.folder)) if not each.variant]
     tasks = [task for task in TASKS if any(each.task == task for each in done)]
     if not tasks:
         raise InputError(f"{given.folder} has no result of SSL or SSDA: adamatch grid run ... --keep {given.folder}")

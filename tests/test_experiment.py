@@ -116,6 +116,17 @@ def test_ssda_trains_on_a_concatenated_batch(monkeypatch: pytest.MonkeyPatch, tm
     assert sizes == [(4, 8)] * STEPS + [(8, 8)] * STEPS + [(8, 8)] * STEPS
 
 
+def test_ssda_can_have_a_loss_for_each_labelled_batch(tmp_path: Path) -> None:
+    def first_loss(task: str, pools: int) -> float:
+        run = a_run(task, recipe=replace(RECIPE, images=RECIPE.batch), options={"pools": pools})
+        result = experiment.train(run, out=tmp_path / f"{task}{pools}", machine=tiny.CPU, quiet=True)
+        return float(result["evaluations"][0]["loss_source"])
+
+    assert first_loss("ssda", 2) == pytest.approx(2 * first_loss("ssda", 1))
+    with pytest.raises(InputError, match="pools is 1 or the number of labelled batches"):
+        first_loss("uda", 2)
+
+
 def test_what_a_result_says(tmp_path: Path) -> None:
     run = tiny.a_run(images=4 * 45)
     tiny.solve(run, tmp_path / "run")

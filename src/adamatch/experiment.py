@@ -167,7 +167,13 @@ def _stage(
     loaded = str(load_weights(built, run.weights)) if run.weights else None
     distributed.same_weights(built)
     method = methods.build(
-        run.method, classes=classes, net=built, tau=run.recipe.tau, release=run.recipe.release, options=run.options
+        run.method,
+        classes=classes,
+        net=built,
+        tau=run.recipe.tau,
+        release=run.recipe.release,
+        labelled=len(problem.labelled),
+        options=run.options,
     )
     with Progress(run.recipe, quiet=quiet) as progress:
         for note in (*problem.notes, *([loaded] if loaded else [])):

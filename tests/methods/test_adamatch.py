@@ -40,6 +40,7 @@ def reference(
         align_to=options.get("align", "source"),
         threshold=options.get("threshold", "relative"),
         source_loss=options.get("source_loss", "half"),
+        from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         known=np.array(options["target"]) if "target" in options else None,
         guess=guess,
     )
@@ -50,6 +51,8 @@ def reference(
     [
         {},
         {"source_loss": "sum"},
+        {"pools": 2},
+        {"pools": 2, "align": "labels"},
         {"interpolate": False},
         {"align": "labels"},
         {"align": "none"},
@@ -257,6 +260,7 @@ def test_options_are_checked() -> None:
         ({"threshold": "relativ"}, "did you mean 'relative'"),
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
+        ({"pools": 0}, "from 1 on"),
     ):
         with pytest.raises(InputError, match=says):
             AdaMatch(3, **options)

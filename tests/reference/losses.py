@@ -124,21 +124,30 @@ def adamatch(
     align_to: str = "source",
     threshold: str = "relative",
     source_loss: str = "half",
+    from_target: int = 0,
     known: Array | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended."""
+    """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
+
+    The last `from_target` labelled images are the target's, and have a loss of their own (SSDA in the authors' code).
+    """
     z_sl = interpolate(z_sl_joint, z_sl_alone, lam) if interpolated else z_sl_joint
     n_sl, n_tu = len(y_sl), len(z_tu) // 2
-    y_sl_w, y_tu_w = softmax(z_sl[:n_sl]), softmax(z_tu[:n_tu])
-    means_sl.append((y_sl if align_to == "labels" else y_sl_w).mean(0))
+    source_only = slice(n_sl - from_target)
+    y_sl_w, y_tu_w = softmax(z_sl[source_only]), softmax(z_tu[:n_tu])
+    means_sl.append((y_sl[source_only] if align_to == "labels" else y_sl_w).mean(0))
     means_tu.append(y_tu_w.mean(0))
     wanted = exponential_average(means_sl) if known is None else known
     found = window_average(means_tu)
     y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found)
     c_tau = relative_threshold(y_sl_w, tau) if threshold == "relative" else tau
     guess = guess or guess_labels(y_tilde, c_tau)
-    source = labelled(y_sl, z_sl[:n_sl], z_sl[n_sl:], source_loss)
+    z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]
+    source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss)
+    if from_target:
+        few = slice(n_sl - from_target, n_sl)
+        source += labelled(y_sl[few], z_w[few], z_s[few], source_loss)
     target = guessed(guess, z_tu[n_tu:])
     return Result(source + warm_up(progress) * target, source, target, c_tau, guess, wanted, found)
 

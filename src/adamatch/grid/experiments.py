@@ -21,6 +21,7 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"align": "labels"},  # as in ReMixMatch
     {"threshold": "fixed"},
 )
+CODE_SSDA: dict[str, Any] = {"pools": 2}  # the authors' code's form, where the text's is the default
 PROTOCOLS = (  # of section 5
     ("clipart", "infograph"),
     ("infograph", "painting"),
@@ -81,7 +82,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, 3 seeds, and the ablations."""
+    """The embedded benchmark, no data needed: every method on every task, 3 seeds, the ablations, and SSDA's other form."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
@@ -92,6 +93,8 @@ def handwriting() -> Iterator[Run]:
         yield oracle(uda)
         for options in ABLATIONS:
             yield replace(uda, options=options)
+        for labels in (1, 5):
+            yield replace(uda, task="ssda", labels=labels, options=CODE_SSDA)
 
 
 def digits() -> Iterator[Run]:
@@ -107,6 +110,8 @@ def digits() -> Iterator[Run]:
     for labels, method in itertools.product((1, 5, 25), ("adamatch", "fixmatch+")):
         yield replace(hard, task="ssl", source="", labels=labels, method=method)
         yield replace(hard, task="ssda", labels=labels, method=method)
+    for labels in (1, 5, 25):
+        yield replace(hard, task="ssda", labels=labels, options=CODE_SSDA)
     for pair in (hard, easy):
         for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"release": False}):
             yield replace(pair, options=options)

@@ -25,6 +25,7 @@ ABLATIONS = {
     "align=none": "without distribution alignment",
     "align=labels": "aligned to source labels (ReMixMatch)",
     "threshold=fixed": "without relative confidence threshold",
+    "pools=2": "SSDA as in the authors' code (pools=2)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."
 BESIDE = "In parentheses the paper's figure"

@@ -40,13 +40,26 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def build(name: str, *, classes: int, net: nn.Module, tau: float, release: bool = False, options: Mapping[str, Any]) -> Method:
+def build(
+    name: str,
+    *,
+    classes: int,
+    net: nn.Module,
+    tau: float,
+    release: bool = False,
+    labelled: int = 1,
+    options: Mapping[str, Any],
+) -> Method:
     """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
 
-    An option `release` goes before the recipe's.
+    An option `release` goes before the recipe's. `labelled` is the number of labelled batches in a step.
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
+    if options.get("pools", 1) not in (1, labelled):
+        raise InputError(
+            f"pools is 1 or the number of labelled batches in a step, {labelled} in this task; not {options['pools']!r}"
+        )
     given: dict[str, Any] = {"classes": classes}
     match name:
         case "adamatch":

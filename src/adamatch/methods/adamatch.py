@@ -21,6 +21,8 @@ class AdaMatch(Method):
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau
     source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it, as the authors' code has it
+    pools         of labelled batches from several pools, 1: they are one, as the text says; their number: each has a mean of
+                  its own in the loss, and threshold and alignment come from the first, as the authors' code has it
     target        the known class distribution [k], for align="target"
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
@@ -36,6 +38,7 @@ class AdaMatch(Method):
         release: bool = False,
         threshold: Literal["relative", "fixed"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
+        pools: int = 1,
         target: Tensor | Sequence[float] | None = None,
         warm_up: float = 0.5,
         window: int = 128,
@@ -48,6 +51,7 @@ class AdaMatch(Method):
         self.release = arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
         self.view_weight = arguments.view_weight(source_loss)
+        self.pools = arguments.count("pools", pools)
         self.warm_up = arguments.part("warm_up", warm_up)
         self.mean_sl = Running(classes)  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
@@ -69,10 +73,11 @@ class AdaMatch(Method):
 
         z_sl_w, z_sl_s = z_sl.chunk(2)  # eq. (4)
         z_tu_w, z_tu_s = z_tu.chunk(2)
-        y_sl_w = z_sl_w.detach().softmax(1)  # eq. (5)
+        n_source = len(z_sl_w) // self.pools
+        y_sl_w = z_sl_w[:n_source].detach().softmax(1)  # eq. (5)
         y_tu_w = z_tu_w.detach().softmax(1)
 
-        mean_sl = self.mean_sl((batch.y_sl if self.align == "labels" else y_sl_w).mean(0))
+        mean_sl = self.mean_sl((batch.y_sl[:n_source] if self.align == "labels" else y_sl_w).mean(0))
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         wanted = mean_sl if self.known is None else self.known
         strength = schedules.let_go(batch.progress) if self.release else 1.0
@@ -83,7 +88,7 @@ class AdaMatch(Method):
         mask = parts.confident(y_tilde, c_tau)  # eq. (8)
 
         pseudo = parts.hard(y_tilde)
-        loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
+        loss_source = self.pools * parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + schedules.warm_up(batch.progress, self.warm_up) * loss_target  # eq. (11)
 
