@@ -210,7 +210,7 @@ def test_variants_stand_beside_the_method_with_the_same_labels_and_seeds() -> No
     base = [result(replace(ssda, labels=labels), value) for labels, value in ((1, 10.0), (5, 70.0), (25, 90.0))]
     varied = result(replace(ssda, labels=5, options={"align": "none"}), 60.0)
     table = made([*base, varied], "variants of AdaMatch")
-    assert table.title == "digitfive, SSDA, 5 labels per class: variants of AdaMatch"
+    assert table.title == "digitfive, SSDA, 5 per class: variants of AdaMatch"
     shown = [cell(table, name, "mnist -> svhn") for name in ("AdaMatch", "without distribution alignment")]
     assert [(each.mean, each.best) for each in shown if isinstance(each, Figure)] == [(70.0, True), (60.0, False)]
     seeds = [result(replace(HARD, seed=seed), value) for seed, value in ((0, 60.0), (1, 90.0))]

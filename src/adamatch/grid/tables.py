@@ -263,7 +263,7 @@ def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _titled(setting: tuple[str, str, int]) -> str:
     benchmark, task, labels = setting
-    return f"{benchmark}, {task.upper()}{f', {labels} labels per class' if labels else ''}"
+    return f"{benchmark}, {task.upper()}{f', {labels} per class' if labels else ''}"
 
 
 def _arrow(pair: tuple[str, str]) -> str:
