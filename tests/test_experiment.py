@@ -123,8 +123,28 @@ def test_ssda_can_have_a_loss_for_each_labelled_batch(tmp_path: Path) -> None:
         return float(result["evaluations"][0]["loss_source"])
 
     assert first_loss("ssda", 2) == pytest.approx(2 * first_loss("ssda", 1))
-    with pytest.raises(InputError, match="pools is 1 or the number of labelled batches"):
+    with pytest.raises(InputError, match="pools is 1 or the number of full labelled batches"):
         first_loss("uda", 2)
+
+
+def test_few_target_labels_need_not_be_in_a_step_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    few: list[list[bytes]] = []  # step by step
+    call = Captured.__call__
+
+    def noting(self: Any, inputs: Any) -> None:
+        few.append([image.numpy().tobytes() for image in inputs.x_sl[4:]])
+        call(self, inputs)
+
+    monkeypatch.setattr(Captured, "__call__", noting)
+    posed = tiny.problem("ssda", labels=1)
+    for repeat, count in ((True, 4), (False, 3)):
+        tiny.solve(tiny.a_run(task="ssda", labels=1, repeat=repeat), tmp_path / str(repeat), posed=posed)
+        assert {len(images) for images in few} == {count}
+        assert repeat or {len(set(images)) for images in few} == {3}
+        few.clear()
+    both = tiny.a_run(task="ssda", labels=1, repeat=False, options={"pools": 2})
+    with pytest.raises(InputError, match="number of full labelled batches in a step, 1 here"):
+        tiny.solve(both, tmp_path / "both", posed=posed)
 
 
 def test_what_a_result_says(tmp_path: Path) -> None:

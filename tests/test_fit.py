@@ -145,7 +145,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto", True).recipe
+    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto", True, False).recipe
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -154,7 +154,7 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
     large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
-    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto", True)
+    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto", True, False)
     assert (chosen.recipe.size, chosen.recipe.batch, chosen.recipe.strong) == (32, 64, "cutout")
     assert "median side is 200 and there is no GPU" in chosen.reasons[0]
     assert "strong views: cutout, because there is no GPU" in chosen.reasons[3]
@@ -182,6 +182,12 @@ def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monke
 def test_views_are_mirrored_unless_told(tmp_path: Path) -> None:
     model = adamatch.fit(source=arrays(12), target=arrays(9)[0], out=tmp_path / "run", mirror=False, **TINY)
     assert model.history["run"]["recipe"]["mirror"] is False
+
+
+def test_few_target_labels_are_not_repeated_unless_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], "target_labels": arrays(3), **TINY}
+    assert adamatch.fit(out=tmp_path / "run", **given).history["run"]["recipe"]["repeat"] is False
+    assert adamatch.fit(out=tmp_path / "told", repeat=True, **given).history["run"]["recipe"]["repeat"] is True
 
 
 def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ def fit(
     mirror: Annotated[
         bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
     ] = True,
+    repeat: Annotated[
+        bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -131,6 +134,7 @@ def fit(
         lr=lr,
         strong=strong,
         mirror=mirror,
+        repeat=repeat,
         device=device,
         precision=precision,
         compile=False if no_compile else None,
@@ -214,6 +218,9 @@ def train(
     network: Annotated[str | None, typer.Option(help="wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, ...")] = None,
     strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
     mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
+    repeat: Annotated[
+        bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")
+    ] = None,
     statistics: Annotated[
         str | None, typer.Option(help="Batch norm's on several GPUs: global, or rank (each its own, as in the authors' code)")
     ] = None,
@@ -252,6 +259,7 @@ def train(
             "network": network,
             "strong": strong,
             "mirror": mirror,
+            "repeat": repeat,
             "statistics": statistics,
         }
         if weights:  # the paper's protocol, unless told otherwise

@@ -172,7 +172,7 @@ def _stage(
         net=built,
         tau=run.recipe.tau,
         release=run.recipe.release,
-        labelled=len(problem.labelled),
+        labelled=loop.labelled_counts(run.recipe, problem).count(run.recipe.batch),
         options=run.options,
     )
     with Progress(run.recipe, quiet=quiet) as progress:

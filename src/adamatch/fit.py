@@ -23,6 +23,7 @@ from adamatch.nets import NETWORKS
 from adamatch.report.estimate import estimate
 from adamatch.train import distributed, speed
 from adamatch.train.folder import RunFolder
+from adamatch.train.loop import labelled_counts
 from adamatch.train.progress import Progress
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import Machine
@@ -49,6 +50,7 @@ def fit(
     lr: float = 0.03,
     strong: str = "auto",
     mirror: bool = True,
+    repeat: bool = False,
     device: str = "auto",
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
@@ -67,6 +69,8 @@ def fit(
                     (semi-supervised learning), the other images serve without their labels
     strong          strong views: cta, randaugment or cutout
     mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
+    repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
+                    at such budgets as these they do harm then where they are very few
     network         a name, or a module of your own whose output is one logit per class (it is copied, not changed); it gets
                     images as (x - 127.5) / 128, so another normalisation belongs into its forward
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
@@ -78,7 +82,7 @@ def fit(
     with distributed.joined(machine.device):
         _check(source, target, method, network, seed, labels_per_class)
         same = _same(source, target)
-        chosen = _choose(source, machine, network, size, images, batch, lr, strong, mirror)
+        chosen = _choose(source, machine, network, size, images, batch, lr, strong, mirror, repeat)
         own = network if isinstance(network, nn.Module) else None
         data = OwnData(chosen.size, skip_bad, quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
@@ -142,6 +146,7 @@ def _choose(
     lr: float,
     strong: str,
     mirror: bool,
+    repeat: bool,
 ) -> _Choice:
     """Fill in what was left at "auto", each with its reason."""
     on_gpu = machine.device.type == "cuda"
@@ -181,6 +186,7 @@ def _choose(
         lr=lr,
         strong=strong,
         mirror=mirror,
+        repeat=repeat,
     )
     # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
     return _Choice(replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), int(size), tuple(reasons))
@@ -192,7 +198,8 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     lines = [f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
-    pools = [("labelled", len(pool), recipe.batch) for pool in problem.labelled]
+    counts = labelled_counts(recipe, problem)
+    pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
         if length < batch:
             lines.append(f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch")

@@ -16,6 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from train import tiny
 
+from adamatch import ranks
 from adamatch.errors import InputError
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 from adamatch.train import checkpoint, loop, speed
@@ -41,6 +42,19 @@ def test_it_is_evaluated_at_every_so_many_images_and_at_the_end(tmp_path: Path) 
     seconds = [row["seconds"] for row in rows]
     assert sorted(seconds) == seconds
     assert seconds[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "repeat", "shared", "counts"),
+    [(1, True, 1, [4, 4]), (1, False, 1, [4, 3]), (1, False, 2, [4, 2]), (1, False, 4, [4, 4]), (2, False, 1, [4, 4])],
+)
+def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
+    labels: int, repeat: bool, shared: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "count", lambda: shared)
+    assert loop.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels)) == counts
+    for task in ("uda", "ssl"):  # the first pool is never cut
+        assert loop.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl")) == [4]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ CHANGES: dict[str, Any] = {
     "mirror": True,
     "statistics": "rank",
     "release": True,
+    "repeat": False,
 }
 
 

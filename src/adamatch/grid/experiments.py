@@ -95,6 +95,7 @@ def handwriting() -> Iterator[Run]:
             yield replace(uda, options=options)
         for labels in (1, 5):
             yield replace(uda, task="ssda", labels=labels, options=CODE_SSDA)
+        yield never_twice(replace(uda, task="ssda", labels=1))
 
 
 def digits() -> Iterator[Run]:
@@ -112,6 +113,8 @@ def digits() -> Iterator[Run]:
         yield replace(hard, task="ssda", labels=labels, method=method)
     for labels in (1, 5, 25):
         yield replace(hard, task="ssda", labels=labels, options=CODE_SSDA)
+    for labels, method in itertools.product((1, 5), ("adamatch", "fixmatch+")):
+        yield never_twice(replace(hard, task="ssda", labels=labels, method=method))
     for pair in (hard, easy):
         for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"release": False}):
             yield replace(pair, options=options)
@@ -163,6 +166,11 @@ def ablation() -> Iterator[Run]:
 def oracle(run: Run) -> Run:
     """The same pair with the labels of source and target both used."""
     return replace(run, task="oracle", method="supervised")
+
+
+def never_twice(run: Run) -> Run:
+    """The same run with no labelled target image twice in a step, however few they are."""
+    return replace(run, recipe=replace(run.recipe, repeat=False))
 
 
 GRIDS: dict[str, Callable[[], Iterable[Run]]] = {

@@ -26,6 +26,7 @@ ABLATIONS = {
     "align=labels": "aligned to source labels (ReMixMatch)",
     "threshold=fixed": "without relative confidence threshold",
     "pools=2": "SSDA as in the authors' code (pools=2)",
+    "repeat=False": "no labelled image twice in a step (repeat=False)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."
 BESIDE = "In parentheses the paper's figure"

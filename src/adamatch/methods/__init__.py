@@ -52,13 +52,13 @@ def build(
 ) -> Method:
     """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
 
-    An option `release` goes before the recipe's. `labelled` is the number of labelled batches in a step.
+    An option `release` goes before the recipe's. `labelled` is the number of full labelled batches in a step.
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     if options.get("pools", 1) not in (1, labelled):
         raise InputError(
-            f"pools is 1 or the number of labelled batches in a step, {labelled} in this task; not {options['pools']!r}"
+            f"pools is 1 or the number of full labelled batches in a step, {labelled} here; not {options['pools']!r}"
         )
     given: dict[str, Any] = {"classes": classes}
     match name:

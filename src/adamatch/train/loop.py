@@ -23,7 +23,7 @@ from adamatch.train.events import Events
 from adamatch.train.folder import RunFolder
 from adamatch.train.optim import learning_rate
 from adamatch.train.progress import Progress
-from adamatch.train.run import Run
+from adamatch.train.run import Recipe, Run
 from adamatch.train.signals import warnings_of
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import Step
@@ -160,14 +160,24 @@ def train(
 
 def feeds_of(run: Run, problem: Problem, method: Method, device: torch.device, place: Place) -> list[Feed]:
     """A feed for each labelled pool, then the unlabelled one's where the method looks at it."""
-    classes, batch = len(problem.classes), run.recipe.batch
-    pools: list[tuple[Labelled | Unlabelled, int]] = [(pool, batch) for pool in problem.labelled]
+    classes, recipe = len(problem.classes), run.recipe
+    pools: list[tuple[Labelled | Unlabelled, int]] = list(zip(problem.labelled, labelled_counts(recipe, problem), strict=True))
     if method.unlabelled:
-        pools.append((problem.unlabelled, batch * run.recipe.uratio))
+        pools.append((problem.unlabelled, recipe.batch * recipe.uratio))
     return [
         Feed(pool, batch=count, classes=classes, seed=run.seed * 10 + number, device=device, place=place)
         for number, (pool, count) in enumerate(pools)
     ]
+
+
+def labelled_counts(recipe: Recipe, problem: Problem) -> list[int]:
+    """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
+
+    (Of several ranks, as many as they can share evenly.)
+    """
+    shared = ranks.count()
+    small = [recipe.batch if recipe.repeat else max(shared, len(pool) // shared * shared) for pool in problem.labelled[1:]]
+    return [recipe.batch, *(min(recipe.batch, count) for count in small)]
 
 
 def inputs_of(

@@ -48,6 +48,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
+    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
@@ -168,7 +169,7 @@ class Run:
     def to_json(self) -> str:
         """Canonical: equal runs give equal text."""
         values = asdict(self)
-        for name, default in (("statistics", "global"), ("release", False)):
+        for name, default in (("statistics", "global"), ("release", False), ("repeat", True)):
             if values["recipe"][name] == default:  # as in the texts, and so the names, of runs from before there was a choice
                 del values["recipe"][name]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,77 @@
+"""One label per class on real digits, at a scale that a CPU bears: mnist -> mnistm at 16 x 16, WRN-tiny, 1,000 steps of fast.
+
+    python benchmarks/few_labels.py --data DIR --runs runs/few_labels --out results/few_labels.json
+
+Twelve to twenty minutes a run on one core; stopped, the same line goes on. The last column reads target test labels.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adamatch import experiment
+from adamatch.data.store import Pixels
+from adamatch.data.tasks import Problem
+from adamatch.train import speed
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Run
+
+SIZE, STEPS, TESTED = 16, 1000, 2000
+VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, options, changes of the recipe
+    "no target labels": (0, {}, {}),
+    "repeated": (1, {}, {}),
+    "repeated, pools=2": (1, {"pools": 2}, {}),
+    "none twice in a step": (1, {}, {"repeat": False}),
+}
+
+
+def halved(images: Pixels) -> Pixels:
+    """Means of 2 x 2 pixels."""
+    parts = [images[first : first + 5000] for first in range(0, len(images), 5000)]  # as float32 they take their room
+    small = [np.rint(part.astype(np.float32).reshape(-1, SIZE, 2, SIZE, 2, 3).mean((2, 4))) for part in parts]
+    return np.concatenate(small).astype(np.uint8)
+
+
+def problem(run: Run, data: Path | None) -> Problem:
+    whole = experiment.problem_of(run, data)
+    pools = tuple(replace(pool, parts=tuple(map(halved, pool.parts))) for pool in whole.labelled)
+    unlabelled = replace(whole.unlabelled, parts=tuple(map(halved, whole.unlabelled.parts)))
+    tests = {}
+    for name, store in whole.tests.items():
+        assert store.labels is not None
+        tests[name] = replace(store, images=halved(store.images[:TESTED]), labels=store.labels[:TESTED])
+    return replace(whole, labelled=pools, unlabelled=unlabelled, tests=tests)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    rows = []
+    for name, (labels, options, changes) in VARIANTS.items():
+        task = "ssda" if labels else "uda"
+        run = Run(
+            benchmark="digitfive", task=task, source="mnist", target="mnistm", labels=labels, options=options, budget="fast"
+        )
+        small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
+        run = replace(run, recipe=replace(run.recipe, **small))
+        folder = RunFolder(given.runs / name)
+        experiment.solve(run, problem(run, given.data), folder, machine=speed.choose(), quiet=True)
+        result = folder.result()
+        assert result is not None
+        curve = [round(row["target"], 2) for row in result["evaluations"]]
+        rows.append(
+            {"variant": name, **{key: result[key] for key in ("accuracy", "seconds", "machine", "versions")}, "curve": curve}
+        )
+        given.out.write_text(json.dumps(rows, indent=1) + "\n")
+        print(f"{name:24} {result['accuracy']:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
