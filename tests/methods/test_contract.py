@@ -137,6 +137,7 @@ def test_build_says_what_is_wrong_in_one_line() -> None:
         ("adamatch", {"tau": 0.5}, "has no option 'tau'"),
         ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
         ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),
+        ("mcd", {"pools": 2}, "method 'mcd' has no option 'pools': it has none"),
     ):
         with pytest.raises(InputError) as error:
             build(name, classes=3, net=net, tau=0.9, options=options)

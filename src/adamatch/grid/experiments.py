@@ -82,7 +82,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, 3 seeds, the ablations, and SSDA's other form."""
+    """The embedded benchmark, no data needed: every method on every task, 3 seeds, the ablations, and SSDA's other forms."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):

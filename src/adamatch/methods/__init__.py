@@ -56,14 +56,13 @@ def build(
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
-    if options.get("pools", 1) not in (1, labelled):
-        raise InputError(
-            f"pools is 1 or the number of full labelled batches in a step, {labelled} here; not {options['pools']!r}"
-        )
     given: dict[str, Any] = {"classes": classes}
     match name:
         case "adamatch":
             given["tau"], options = tau, {"release": release, **options}
+            if options.get("pools", 1) not in (1, labelled):
+                says = f"pools is 1 or the number of full labelled batches in a step, {labelled} here; not {options['pools']!r}"
+                raise InputError(f"{says} (repeat=True fills those of few labels)")
         case "fixmatch+":
             given["tau"] = tau
         case "noisystudent":
