@@ -2,7 +2,7 @@
 
     python benchmarks/few_labels.py --data DIR --runs runs/few_labels --out results/few_labels.json
 
-Twelve to twenty minutes a run on one core; stopped, the same line goes on. The last column reads target test labels.
+Twelve to twenty minutes a run on one core; stopped, the same line goes on. A study: its accuracies read target test labels.
 """
 
 import argparse
@@ -65,10 +65,8 @@ def main() -> None:
         experiment.solve(run, problem(run, given.data), folder, machine=speed.choose(), quiet=True)
         result = folder.result()
         assert result is not None
-        curve = [round(row["target"], 2) for row in result["evaluations"]]
-        rows.append(
-            {"variant": name, **{key: result[key] for key in ("accuracy", "seconds", "machine", "versions")}, "curve": curve}
-        )
+        facts = {key: result[key] for key in ("accuracy", "seconds", "machine", "versions", "date")}
+        rows.append({"variant": name, **facts, "curve": [round(row["target"], 2) for row in result["evaluations"]]})
         given.out.write_text(json.dumps(rows, indent=1) + "\n")
         print(f"{name:24} {result['accuracy']:.1f}", flush=True)
 

@@ -172,7 +172,7 @@ def _stage(
         net=built,
         tau=run.recipe.tau,
         release=run.recipe.release,
-        labelled=loop.labelled_counts(run.recipe, problem).count(run.recipe.batch),
+        labelled_batches=loop.labelled_counts(run.recipe, problem).count(run.recipe.batch),
         options=run.options,
     )
     with Progress(run.recipe, quiet=quiet) as progress:

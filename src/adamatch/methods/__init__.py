@@ -47,12 +47,12 @@ def build(
     net: nn.Module,
     tau: float,
     release: bool = False,
-    labelled: int = 1,
+    labelled_batches: int = 1,
     options: Mapping[str, Any],
 ) -> Method:
     """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
 
-    An option `release` goes before the recipe's. `labelled` is the number of full labelled batches in a step.
+    An option `release` goes before the recipe's. `labelled_batches` is how many full ones a step has.
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
@@ -60,9 +60,9 @@ def build(
     match name:
         case "adamatch":
             given["tau"], options = tau, {"release": release, **options}
-            if options.get("pools", 1) not in (1, labelled):
-                says = f"pools is 1 or the number of full labelled batches in a step, {labelled} here; not {options['pools']!r}"
-                raise InputError(f"{says} (repeat=True fills those of few labels)")
+            if options.get("pools", 1) not in (1, labelled_batches):
+                says = f"pools is 1 or the number of full labelled batches in a step, {labelled_batches} here"
+                raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
         case "fixmatch+":
             given["tau"] = tau
         case "noisystudent":
