@@ -109,11 +109,18 @@ def test_ablation_beside_the_papers() -> None:
         "aligned to source labels (ReMixMatch)",
         "without relative confidence threshold",
     ]
-    assert {"uratio=1", "tau=0.8", "weight_decay=0.0001", "strong=cutout"} <= set(rows)
+    assert rows[5] == "cutout alone as the strong view"
+    assert {"uratio=1", "tau=0.8", "weight_decay=0.0001", "strong=randaugment"} <= set(rows[6:])
     assert cell(table, "AdaMatch", "mean") == Figure(25.0, None, 1, 26.3, best=True)
     assert cell(table, "without distribution alignment", "mean") == Figure(20.0, None, 1, 17.7)
     assert cell(table, "uratio=1", "mean") == Figure(24.0, None, 1)
     assert cell(table, "uratio=1", "real -> sketch") == Figure(24.0, None, 1)
+
+
+def test_a_variant_has_the_same_name_for_every_method() -> None:
+    run = replace(HARD, task="ssda", labels=1, method="fixmatch+")
+    table = made([result(run, 30.0), result(experiments.never_twice(run), 40.0)], "variants of FixMatch+")
+    assert [row[0] for row in table.rows] == ["FixMatch+", "no labelled image twice in a step (repeat=False)"]
 
 
 def test_detail_has_images_seconds_and_seeds() -> None:

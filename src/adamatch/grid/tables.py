@@ -19,12 +19,12 @@ METHODS = {  # rows in the paper's order
     "adamatch": "AdaMatch",
     "oracle": "Oracle",
 }
-ABLATIONS = {
-    "": "AdaMatch",
+VARIANTS = {  # rows after the method itself, in this order; others after them
     "interpolate=False": "without random logit interpolation",
     "align=none": "without distribution alignment",
     "align=labels": "aligned to source labels (ReMixMatch)",
     "threshold=fixed": "without relative confidence threshold",
+    "strong=cutout": "cutout alone as the strong view",
     "pools=2": "SSDA as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
 }
@@ -121,7 +121,7 @@ def _variants(done: Sequence[Done]) -> list[Table]:
         names = [_arrow(pair) for pair in pairs]
         of_paper = benchmark == "domainnet64" and method == "adamatch" and varied == set(PROTOCOLS)
         rows = []
-        for text in sorted({each.variant for each in mine}, key=lambda text: (text not in ABLATIONS, _rank(text), text)):
+        for text in sorted({each.variant for each in mine}, key=_rank):
             row = [each for each in mine if each.variant == text]
             by_pair = [[each for each in row if each.pair == pair] for pair in pairs]
             rows.append((_named(text, method), [row, *by_pair] if len(pairs) > 1 else by_pair))
@@ -271,11 +271,10 @@ def _arrow(pair: tuple[str, str]) -> str:
     return " -> ".join(part for part in pair if part)
 
 
-def _rank(text: str) -> int:
-    return list(ABLATIONS).index(text) if text in ABLATIONS else 0
+def _rank(text: str) -> tuple[int, str]:
+    known = ["", *VARIANTS]
+    return known.index(text) if text in known else len(known), text
 
 
 def _named(text: str, method: str) -> str:
-    if not text:
-        return METHODS[method]
-    return ABLATIONS.get(text, text) if method == "adamatch" else text
+    return VARIANTS.get(text, text) if text else METHODS[method]
