@@ -15,7 +15,7 @@ from typing import Any
 
 import matplotlib
 import torch
-from plain import Curve, train
+from plain import Row, train
 
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation
@@ -27,21 +27,20 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def plain_curve(result: dict[str, Any], data: Path | None, machine: speed.Machine, seconds: float, workers: int) -> Curve:
+def plain_curve(result: dict[str, Any], data: Path | None, machine: speed.Machine, seconds: float, workers: int) -> list[Row]:
     run = run_of(result)
     if (run.task, run.method) != ("uda", "adamatch") or run.options:
         raise InputError(f"{run.name}: the plain implementation is of AdaMatch, UDA, without options")
     problem = problem_of(run, data)
     torch.manual_seed(run.seed)
-    return train(run.recipe, problem, Evaluation({"target": problem.tests["target"]}, machine), machine, seconds, workers)
+    return train(run.recipe, problem, Evaluation(problem.tests, machine), machine, seconds, workers)
 
 
-def draw(result: dict[str, Any], plain: Curve, path: Path) -> None:
+def draw(result: dict[str, Any], plain: list[Row], path: Path) -> None:
     run = run_of(result)
     figure, axis = plt.subplots(figsize=(6.4, 3.8))
-    rows = result["evaluations"]
-    axis.plot([row["seconds"] for row in rows], [row["target"] for row in rows], label="adamatch", lw=1.8)
-    axis.plot([second for second, _ in plain], [accuracy for _, accuracy in plain], label="plain PyTorch", lw=1.8)
+    for label, rows in (("adamatch", result["evaluations"]), ("plain PyTorch", plain)):
+        axis.plot([row["seconds"] for row in rows], [row["target"] for row in rows], label=label, lw=1.8)
     axis.set_xlabel("seconds of training")
     axis.set_ylabel("accuracy on the target's test set")
     axis.set_title(f"{run.source} -> {run.target}")
@@ -68,7 +67,8 @@ def main() -> None:
     facts["date"] = datetime.date.today().isoformat()
     given.out.with_suffix(".json").write_text(json.dumps({**facts, "plain": plain}, indent=1))
     draw(result, plain, given.out.with_suffix(".png"))
-    print(f"plain: {plain[-1][1]:.1f} after {plain[-1][0]:.0f} s")
+    last = plain[-1]
+    print(f"plain: {last['target']:.1f} after {last['seconds']:.0f} s, {last['step']} of {run_of(result).recipe.steps} steps")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def digits() -> Iterator[Run]:
         for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"release": False}):
             yield replace(pair, options=options)
         yield replace(pair, recipe=replace(pair.recipe, strong="cutout"))
-    for seed in (1, 2):
+    for seed in (1, 2, 3):
         yield replace(hard, seed=seed)
 
 
