@@ -1,5 +1,6 @@
 """AdaMatch as it is usually written: a DataLoader whose workers augment with Pillow, float32, no compilation."""
 
+import itertools
 import random
 import sys
 import time
@@ -24,36 +25,83 @@ from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from reference import pillow_ops  # the operations that the device's are tested against
+from reference import ctaugment, pillow_ops  # what the operations and rates on the device are tested against
 
 CLASSES = 10
+DEPTH = 2  # operations of a strong view
 EVALUATIONS = 20  # of a curve
 Row = dict[str, float]  # of a curve, named as in the metrics of a run
+Chain = list[tuple[str, tuple[float, float]]]  # operations and their levels
+Item = tuple[Tensor, Tensor, int, Tensor, Tensor]  # weak and strong view, label, probe and what was done to it
 
 
-class Pairs(Dataset[tuple[Tensor, Tensor, int]]):
-    """A weak and a strong view of each image, made one image at a time.
+class Rates:
+    """CTAugment's rates, in memory that the loaders' workers share."""
 
-    Strong: two of CTAugment's operations at random levels, which are not learned, then cutout; or cutout alone.
-    """
+    def __init__(self) -> None:
+        rates = ctaugment.Rates(OPS).rates
+        self.shared = {name: [torch.from_numpy(each) for each in rates[name]] for name in OPS}
+        for tensor in itertools.chain.from_iterable(self.shared.values()):
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
 
-    def __init__(self, images: NDArray[np.uint8], labels: NDArray[np.int64], recipe: Recipe) -> None:
-        self.images, self.labels, self.mirror = images, labels, recipe.mirror
-        self.depth = 0 if recipe.strong == "cutout" else 2
+    def now(self) -> ctaugment.Rates:
+        rates = ctaugment.Rates(OPS)
+        rates.rates = {name: [each.numpy() for each in tensors] for name, tensors in self.shared.items()}
+        return rates
+
+    def chain(self) -> Chain:
+        """Operations uniformly, their levels by what was learned."""
+        rates, chain = self.now(), []
+        for name in random.choices(OPS, k=DEPTH):
+            level = [random.random(), random.random()]
+            for parameter, _ in enumerate(rates.rates[name]):
+                likely = rates.probabilities(name, parameter).tolist()
+                level[parameter] = (random.choices(range(len(likely)), likely)[0] + level[parameter]) / len(likely)
+            chain.append((name, (level[0], level[1])))
+        return chain
+
+    def learn(self, chains: Tensor, proximity: Tensor) -> None:
+        """From probes: what was done to each, and how well it was recognised."""
+        rates = self.now()
+        for chain, value in zip(chains.tolist(), proximity.tolist(), strict=True):
+            rates.update([(OPS[int(op)], (level, level2)) for op, level, level2 in chain], value)
+
+
+class Pairs(Dataset[Item]):
+    """A weak and a strong view of each image, made one image at a time; with `probes`, and CTAugment's probe."""
+
+    def __init__(
+        self, images: NDArray[np.uint8], labels: NDArray[np.int64], rates: Rates | None, *, mirror: bool, probes: bool
+    ) -> None:
+        self.images, self.labels, self.rates, self.mirror, self.probes = images, labels, rates, mirror, probes
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
-        weak, strong = _shift(self.images[index], self.mirror), _shift(self.images[index], self.mirror)
-        for _ in range(self.depth):
-            place = (random.random(), random.random())
-            strong = pillow_ops.apply(strong, random.choice(OPS), random.random(), random.random(), place)
-        hole = np.array(strong)
-        side = len(hole)
-        y, x = random.randrange(side), random.randrange(side)
-        hole[max(0, y - side // 4) : y + side // 4, max(0, x - side // 4) : x + side // 4] = 127
-        return _tensor(weak), _tensor(hole), int(self.labels[index])
+    def __getitem__(self, index: int) -> Item:
+        image = self.images[index]
+        strong = _shift(image, self.mirror)
+        if self.rates is not None:
+            strong = _apply(strong, self.rates.chain())
+        probe, done = torch.empty(0), torch.empty(0)
+        if self.probes:
+            chain: Chain = [(name, (random.random(), random.random())) for name in random.choices(OPS, k=DEPTH)]
+            probe = _tensor(_apply(_shift(image, self.mirror), chain))
+            done = torch.tensor([[OPS.index(name), *levels] for name, levels in chain], dtype=torch.float64)
+        return _tensor(_shift(image, self.mirror)), _tensor(_cutout(strong)), int(self.labels[index]), probe, done
+
+
+def _apply(image: NDArray[np.uint8], chain: Chain) -> NDArray[np.uint8]:
+    for name, (level, level2) in chain:
+        image = pillow_ops.apply(image, name, level, level2, (random.random(), random.random()))
+    return image
+
+
+def _cutout(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    image, side = image.copy(), len(image)
+    y, x = random.randrange(side), random.randrange(side)
+    image[max(0, y - side // 4) : y + side // 4, max(0, x - side // 4) : x + side // 4] = 127
+    return image
 
 
 def _shift(image: NDArray[np.uint8], mirror: bool) -> NDArray[np.uint8]:
@@ -74,35 +122,47 @@ def endless(loader: DataLoader[Any]) -> Any:
 
 
 class Plain:
-    """AdaMatch's training step, and the loaders that feed it."""
+    """AdaMatch's training step with CTAugment (or cutout alone), and the loaders that feed it."""
 
     def __init__(
-        self, net: nn.Module, labelled: Pairs, unlabelled: Pairs, recipe: Recipe, device: torch.device, workers: int
+        self,
+        net: nn.Module,
+        recipe: Recipe,
+        labelled: tuple[NDArray[np.uint8], NDArray[np.int64]],
+        unlabelled: NDArray[np.uint8],
+        device: torch.device,
+        workers: int,
     ) -> None:
-        self.recipe, batch, uratio = recipe, recipe.batch, recipe.uratio
-        common: dict[str, Any] = {"shuffle": True, "drop_last": True, "pin_memory": device.type == "cuda"}
-        few = max(1, workers // 4)
-        self.labelled = endless(DataLoader(labelled, batch, num_workers=few, persistent_workers=True, **common))
-        self.unlabelled = endless(
-            DataLoader(unlabelled, batch * uratio, num_workers=workers, persistent_workers=True, **common)
-        )
+        self.recipe, batch = recipe, recipe.batch
+        self.rates = Rates() if recipe.strong == "cta" else None
+        nothing = np.zeros(len(unlabelled), dtype=np.int64)
+        source = Pairs(*labelled, self.rates, mirror=recipe.mirror, probes=self.rates is not None)
+        target = Pairs(unlabelled, nothing, self.rates, mirror=recipe.mirror, probes=False)
+        common: dict[str, Any] = {
+            "shuffle": True,
+            "drop_last": True,
+            "pin_memory": device.type == "cuda",
+            "persistent_workers": True,
+        }
+        self.labelled = endless(DataLoader(source, batch, num_workers=max(1, workers // 4), **common))
+        self.unlabelled = endless(DataLoader(target, batch * recipe.uratio, num_workers=workers, **common))
         self.net, self.device = net.to(device).train(), device
         net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
         fused.use(net, False)
-        self.method = AdaMatch(CLASSES, tau=self.recipe.tau, release=self.recipe.release).to(device)
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = 1 - recipe.average
-        self.average = WeightAverage(net, self.recipe.average)
+        self.method = AdaMatch(CLASSES, tau=recipe.tau, release=recipe.release).to(device)
+        self.average = WeightAverage(net, recipe.average)
         self.optimiser = torch.optim.SGD(
-            net.parameters(), lr=self.recipe.lr, momentum=self.recipe.momentum, weight_decay=self.recipe.weight_decay
+            net.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
         )
 
     def step(self, progress: float) -> Metrics:
-        x_sl_w, x_sl_s, y = next(self.labelled)
-        x_tu_w, x_tu_s, _ = next(self.unlabelled)
-        lam = torch.rand(2 * len(y), CLASSES)
-        tensors = (x_sl_w, x_sl_s, torch.eye(CLASSES)[y], x_tu_w, x_tu_s, torch.tensor(progress), lam)
+        x_sl_w, x_sl_s, labels, probes, chains = next(self.labelled)
+        x_tu_w, x_tu_s, *_ = next(self.unlabelled)
+        y_sl, lam = torch.eye(CLASSES)[labels], torch.rand(2 * len(labels), CLASSES)
+        tensors = (x_sl_w, x_sl_s, y_sl, x_tu_w, x_tu_s, torch.tensor(progress), lam)
         loss, metrics = self.method.loss(self.net, Batch(*(tensor.to(self.device, non_blocking=True) for tensor in tensors)))
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.recipe.lr, self.recipe.lr_end, progress)
@@ -110,6 +170,10 @@ class Plain:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.average.update(self.net)
+        if self.rates is not None:
+            with torch.no_grad():
+                predicted = self.average(probes.to(self.device)).softmax(1).cpu()
+            self.rates.learn(chains, 1 - 0.5 * (predicted - y_sl).abs().sum(1))
         return metrics
 
 
@@ -118,8 +182,8 @@ def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, ur
     rng = np.random.default_rng(0)
     count = batch * uratio * 8
     recipe = Recipe(network="", size=size, images=10**9, weight_decay=5e-4, batch=batch, uratio=uratio)
-    data = Pairs(rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8), rng.integers(0, CLASSES, count), recipe)
-    plain = Plain(net, data, data, recipe, device, workers)
+    images = rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
+    plain = Plain(net, recipe, (images, rng.integers(0, CLASSES, count)), images, device, workers)
     for _ in range(5):
         plain.step(0.5)
     _wait(device)
@@ -132,11 +196,10 @@ def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, ur
 
 def train(recipe: Recipe, problem: Problem, evaluate: Evaluation, machine: Machine, seconds: float, workers: int) -> list[Row]:
     """Train for so many seconds of a run, as far as it gets; measured on the way, evaluations not counted."""
-    pool, target = problem.labelled[0], np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
-    labels = pool.labels.astype(np.int64)
-    labelled = Pairs(np.concatenate([np.asarray(part) for part in pool.parts]), labels, recipe)
-    unlabelled = Pairs(target, np.zeros(len(target), dtype=np.int64), recipe)
-    plain = Plain(nets.build(recipe.network, CLASSES), labelled, unlabelled, recipe, machine.device, workers)
+    pool = problem.labelled[0]
+    labelled = (np.concatenate([np.asarray(part) for part in pool.parts]), pool.labels.astype(np.int64))
+    unlabelled = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
+    plain = Plain(nets.build(recipe.network, CLASSES), recipe, labelled, unlabelled, machine.device, workers)
     curve: list[Row] = []
     spent, began = 0.0, time.perf_counter()
     for done in range(recipe.steps):
