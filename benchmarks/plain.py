@@ -4,6 +4,7 @@ import itertools
 import random
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from reference import ctaugment, pillow_ops  # what the operations and rates on 
 
 CLASSES = 10
 DEPTH = 2  # operations of a strong view
-EVALUATIONS = 20  # of a curve
 Row = dict[str, float]  # of a curve, named as in the metrics of a run
 Chain = list[tuple[str, tuple[float, float]]]  # operations and their levels
 Item = tuple[Tensor, Tensor, int, Tensor, Tensor]  # weak and strong view, label, probe and what was done to it
@@ -194,26 +194,25 @@ def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, ur
     return (time.perf_counter() - began) / steps
 
 
-def train(recipe: Recipe, problem: Problem, evaluate: Evaluation, machine: Machine, seconds: float, workers: int) -> list[Row]:
-    """Train for so many seconds of a run, as far as it gets; measured on the way, evaluations not counted."""
+def train(
+    recipe: Recipe, problem: Problem, evaluate: Evaluation, machine: Machine, seconds: float, workers: int
+) -> Iterator[Row]:
+    """Train for a run's steps, or so many seconds; a row at each of a run's evaluations, whose time is not counted."""
     pool = problem.labelled[0]
     labelled = (np.concatenate([np.asarray(part) for part in pool.parts]), pool.labels.astype(np.int64))
     unlabelled = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
     plain = Plain(nets.build(recipe.network, CLASSES), recipe, labelled, unlabelled, machine.device, workers)
-    curve: list[Row] = []
     spent, began = 0.0, time.perf_counter()
-    for done in range(recipe.steps):
-        metrics = plain.step(done / recipe.steps)
-        now = spent + time.perf_counter() - began
-        if now > seconds or now > (len(curve) + 1) * seconds / EVALUATIONS or done + 1 == recipe.steps:
+    for done in range(1, recipe.steps + 1):
+        metrics = plain.step((done - 1) / recipe.steps)
+        if done % recipe.evaluate_every == 0 or done == recipe.steps:
             _wait(machine.device)
             spent += time.perf_counter() - began
             measured = {name: float(value) for name, value in metrics.items() if value.ndim == 0}
-            curve.append({"step": done + 1, "seconds": spent, **measured, **evaluate(plain.average)})
-            began = time.perf_counter()
+            yield {"step": done, "seconds": spent, **measured, **evaluate(plain.average)}
             if spent > seconds:
                 break
-    return curve
+            began = time.perf_counter()
 
 
 def _wait(device: torch.device) -> None:
