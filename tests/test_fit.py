@@ -146,7 +146,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "auto", True, False).recipe
+    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "cta", True, False).recipe
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -155,12 +155,11 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
     large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
-    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "auto", True, False)
-    assert (chosen.recipe.size, chosen.recipe.batch, chosen.recipe.strong) == (32, 64, "cutout")
+    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "cta", True, False)
+    assert (chosen.recipe.size, chosen.recipe.batch) == (32, 64)
     assert "median side is 200 and there is no GPU" in chosen.reasons[0]
-    assert "strong views: cutout, because there is no GPU" in chosen.reasons[3]
-    assert "--no-mirror" in chosen.reasons[4]
-    assert len(chosen.reasons) == 5
+    assert "--no-mirror" in chosen.reasons[3]
+    assert len(chosen.reasons) == 4
 
 
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def fit(
     images: int | str = "auto",
     batch: int | str = "auto",
     lr: float = 0.03,
-    strong: str = "auto",
+    strong: str = "cta",
     mirror: bool = True,
     repeat: bool = False,
     device: str = "auto",
@@ -167,10 +167,6 @@ def _choose(
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
         reasons.append(f"budget: {images:,} labelled images, {cost}")
-    if strong == "auto":
-        strong = "cta" if on_gpu else "cutout"
-        why = "the authors'" if on_gpu else "because there is no GPU: CTAugment (cta) is slower"
-        reasons.append(f"strong views: {strong}, {why}")
     if mirror:
         reasons.append("images may be mirrored, as in the paper: --no-mirror for digits, letters, left and right")
     count = 64 if batch == "auto" else int(batch)

@@ -9,7 +9,7 @@ from adamatch.errors import InputError
 from adamatch.grid import experiments
 from adamatch.grid.tables import METHODS as NAMES
 from adamatch.methods import METHODS
-from adamatch.train.run import Run, recipe
+from adamatch.train.run import BUDGETS, Run, recipe
 
 
 def test_paper_has_exactly_the_2420_runs() -> None:
@@ -33,7 +33,8 @@ def test_paper_has_exactly_the_2420_runs() -> None:
 
 def test_handwriting_has_seven_methods_three_tasks_three_seeds_and_variants() -> None:
     runs = experiments.load("handwriting")
-    cells = Counter((run.method, run.task, run.labels) for run in runs if not run.options and run.recipe.repeat)
+    usual = {recipe("handwriting", budget) for budget in BUDGETS}
+    cells = Counter((run.method, run.task, run.labels) for run in runs if not run.options and run.recipe in usual)
     assert set(cells.values()) == {3}
     six = set(METHODS)
     assert {cell[0] for cell in cells if cell[1] == "uda"} == six
@@ -45,7 +46,8 @@ def test_handwriting_has_seven_methods_three_tasks_three_seeds_and_variants() ->
     assert Counter(task for task, _, _ in variants) == {"uda": 4, "ssda": 2}
     assert set(variants.values()) == {3}
     assert Counter((run.task, run.labels) for run in runs if not run.recipe.repeat) == {("ssda", 1): 3}
-    assert len(runs) == 6 * 5 * 3 + 3 + 4 * 3 + 2 * 3 + 3
+    assert Counter((run.method, run.task) for run in runs if run.recipe.strong == "cta") == {("adamatch", "uda"): 3}
+    assert len(runs) == 6 * 5 * 3 + 3 + 4 * 3 + 2 * 3 + 3 + 3
 
 
 def test_digits_has_what_its_tables_need() -> None:

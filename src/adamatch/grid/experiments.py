@@ -82,7 +82,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, 3 seeds, the ablations, and SSDA's other forms."""
+    """The embedded benchmark, no data needed: every method on every task, 3 seeds, ablations, CTAugment, SSDA's other forms."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
@@ -93,6 +93,7 @@ def handwriting() -> Iterator[Run]:
         yield oracle(uda)
         for options in ABLATIONS:
             yield replace(uda, options=options)
+        yield replace(uda, recipe=replace(uda.recipe, strong="cta"))
         for labels in (1, 5):
             yield replace(uda, task="ssda", labels=labels, options=CODE_SSDA)
         yield never_twice(replace(uda, task="ssda", labels=1))

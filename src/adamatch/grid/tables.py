@@ -25,6 +25,7 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "align=labels": "aligned to source labels (ReMixMatch)",
     "threshold=fixed": "without relative confidence threshold",
     "strong=cutout": "cutout alone as the strong view",
+    "strong=cta": "CTAugment, then cutout as the strong view",
     "pools=2": "SSDA as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
 }
