@@ -68,7 +68,7 @@ class Rates:
 
 
 class Pairs(Dataset[Item]):
-    """A weak and a strong view of each image, made one image at a time; with `probes`, and CTAugment's probe."""
+    """A weak and a strong view of each image, made one image at a time; if `probes`, a probe for CTAugment as well."""
 
     def __init__(
         self, images: NDArray[np.uint8], labels: NDArray[np.int64], rates: Rates | None, *, mirror: bool, probes: bool
