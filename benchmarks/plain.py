@@ -154,9 +154,9 @@ class Plain:
                 module.momentum = 1 - recipe.average
         self.method = AdaMatch(CLASSES, tau=recipe.tau, release=recipe.release).to(device)
         self.average = WeightAverage(net, recipe.average)
-        self.optimiser = torch.optim.SGD(
-            net.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-        )
+        weights = {"params": [each for each in net.parameters() if each.ndim > 1], "weight_decay": recipe.weight_decay}
+        free = {"params": [each for each in net.parameters() if each.ndim <= 1], "weight_decay": 0.0}
+        self.optimiser = torch.optim.SGD([weights, free], lr=recipe.lr, momentum=recipe.momentum)
 
     def step(self, progress: float) -> Metrics:
         x_sl_w, x_sl_s, labels, probes, chains = next(self.labelled)

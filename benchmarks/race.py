@@ -43,11 +43,12 @@ def plain_rows(
 def draw(result: dict[str, Any], plain: list[Row], path: Path) -> None:
     run = run_of(result)
     figure, axis = plt.subplots(figsize=(6.4, 3.8))
-    for label, rows in (("adamatch", result["evaluations"]), ("plain PyTorch", plain)):
+    for name, rows in (("adamatch", result["evaluations"]), ("plain PyTorch", plain)):
+        label = f"{name}: {rows[-1]['target']:.1f} after {rows[-1]['seconds']:.0f} s"
         axis.plot([row["seconds"] for row in rows], [row["target"] for row in rows], label=label, lw=1.8)
     axis.set_xlabel("seconds of training")
     axis.set_ylabel("accuracy on the target's test set")
-    axis.set_title(f"{run.source} -> {run.target}")
+    axis.set_title(f"{run.source} -> {run.target}, {result['machine'].split(',')[0]}")
     axis.set_ylim(0, 100)
     axis.grid(alpha=0.3)
     axis.legend(loc="lower right")

@@ -92,6 +92,13 @@ def test_a_full_disk_fails_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert run_grid(runs(0), tmp_path, seconds=0)["waiting"] == 1
 
 
+def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (run,) = runs(0)
+    (tmp_path / run.name).write_text("a file")
+    with pytest.raises(InputError, match=f"{run.name} cannot be made .File exists.: clear the way"):
+        run_grid([run], tmp_path, train=fakes.train)
+
+
 def test_processes_share_the_work_and_a_run_that_kills_them_has_failed(tmp_path: Path) -> None:
     grid = runs(9, 0, 1, 7, 2)
     states = run_grid(grid, tmp_path, processes=2, train=fakes.train)

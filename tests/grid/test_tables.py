@@ -138,6 +138,8 @@ def test_evidence_names_a_machine_once_however_many_runs_shared_it() -> None:
     shared = result(replace(HARD, seed=1)) | {"machine": "H200, bf16, 5 runs at a time", "at_a_time": 5}
     assert tables([alone, shared])[-1].notes[-1].startswith("Measured on H200, bf16, 1 or 5 runs at a time;")
     assert tables([alone])[-1].notes[-1].startswith("Measured on H200, bf16;")
+    resumed = alone | {"machine": "H200, bf16, 7 runs at a time, then H200, bf16, 3 runs at a time", "at_a_time": 7}
+    assert tables([resumed])[-1].notes[-1].startswith("Measured on H200, bf16, 7 runs at a time;")
 
 
 def test_methods_with_different_pairs_are_compared_on_those_that_they_share() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from adamatch.errors import InputError
 from adamatch.grid import lease
 from adamatch.train.checkpoint import write_atomically
 from adamatch.train.folder import RunFolder, read_result
@@ -64,7 +65,10 @@ class Folders:
     def make(self, run: Run) -> Path:
         """The run's folder with its run.json: from now on it may hold a lease or an error."""
         folder = self.of(run)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            raise InputError(f"{folder} cannot be made ({error.strerror}): clear the way, or give another --out") from None
         if not (folder / "run.json").exists():
             part = folder / f".run-{uuid.uuid4().hex}"  # a name of its own: others may make this folder at the same moment
             part.write_text(run.to_json())

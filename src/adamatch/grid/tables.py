@@ -1,5 +1,6 @@
 """The paper's tables from what finished runs say of themselves, the paper's figures beside ours."""
 
+import re
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -180,9 +181,8 @@ def _evidence(done: Sequence[Done]) -> str:
 
     results = [each.result for each in done]
     shared = sorted({result.get("at_a_time", 1) for result in results})
-    machines = all_of(
-        result.get("machine", "").removesuffix(f", {result.get('at_a_time', 1)} runs at a time") for result in results
-    )
+    sittings = (sitting for result in results for sitting in result.get("machine", "").split(", then "))
+    machines = all_of(re.sub(r", \d+ runs at a time$", "", sitting) for sitting in sittings)
     if shared != [1]:
         machines += f", {' or '.join(map(str, shared))} runs at a time"
     versions = all_of(
