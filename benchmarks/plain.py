@@ -21,7 +21,7 @@ from adamatch.evaluate import Evaluation
 from adamatch.methods import AdaMatch
 from adamatch.methods.parts import Batch, Metrics
 from adamatch.nets import WeightAverage, fused
-from adamatch.train.optim import learning_rate
+from adamatch.train.optim import decay_weights, learning_rate
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
@@ -154,9 +154,8 @@ class Plain:
                 module.momentum = 1 - recipe.average
         self.method = AdaMatch(CLASSES, tau=recipe.tau, release=recipe.release).to(device)
         self.average = WeightAverage(net, recipe.average)
-        weights = {"params": [each for each in net.parameters() if each.ndim > 1], "weight_decay": recipe.weight_decay}
-        free = {"params": [each for each in net.parameters() if each.ndim <= 1], "weight_decay": 0.0}
-        self.optimiser = torch.optim.SGD([weights, free], lr=recipe.lr, momentum=recipe.momentum)
+        groups = decay_weights(list(net.parameters()), recipe.weight_decay)
+        self.optimiser = torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum)
 
     def step(self, progress: float) -> Metrics:
         x_sl_w, x_sl_s, labels, probes, chains = next(self.labelled)

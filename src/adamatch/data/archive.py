@@ -22,6 +22,7 @@ RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays 
 SLACK = 1 << 22  # bytes that may be exceeded by small archives, where a ratio says little
 MOST = 5_000_000  # members
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+# The last is zipfile's word for a compression that it does not know.
 UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, OSError, NotImplementedError)
 
 
