@@ -14,9 +14,9 @@ import matplotlib
 import torch
 
 from adamatch import methods, nets
-from adamatch.data.rendered import handwritten, rendered
 from adamatch.data.tasks import pose
 from adamatch.experiment import versions
+from adamatch.sets.rendered import handwritten, rendered
 from adamatch.train import speed
 from adamatch.train.loop import feeds_of, inputs_of
 from adamatch.train.run import Recipe, Run

@@ -29,9 +29,9 @@ import PIL
 from PIL import Image
 
 from adamatch.data.decode import square
-from adamatch.data.prepare import cores, store_split
-from adamatch.data.source import Split, from_names
 from adamatch.data.store import Pixels, Store
+from adamatch.sets.prepare import cores, store_split
+from adamatch.sets.source import Split, from_names
 
 GIB = 1 << 30
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from adamatch import experiment
-from adamatch.data import benchmarks
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
+from adamatch.sets import benchmarks
 from adamatch.train import speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.augment.views import Views, normalise
-from adamatch.data import benchmarks
 from adamatch.methods import AdaMatch, Batch
+from adamatch.sets import benchmarks
 
 CLASSES, LABELLED, UNLABELLED = 10, 32, 64
 

@@ -15,13 +15,14 @@ from torch import nn
 from train import tiny
 
 from adamatch import experiment, nets
-from adamatch.data import benchmarks, rendered, tasks
+from adamatch.data import tasks
 from adamatch.data.store import Store
 from adamatch.data.tasks import split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import predict
 from adamatch.methods import METHODS
 from adamatch.model import Model
+from adamatch.sets import benchmarks, rendered
 from adamatch.train import loop
 from adamatch.train import run as runs
 from adamatch.train.folder import RunFolder

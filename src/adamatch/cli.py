@@ -9,11 +9,11 @@ import typer
 
 import adamatch
 from adamatch import experiment, model
-from adamatch.data.commands import app as data_app
 from adamatch.errors import InputError
 from adamatch.given import number, options
 from adamatch.grid.commands import app as grid_app
 from adamatch.report import show
+from adamatch.sets.commands import app as data_app
 from adamatch.train import distributed, speed
 from adamatch.train.loop import Interruption
 from adamatch.train.run import PRETRAINED, Run, recipe

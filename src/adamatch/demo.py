@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from adamatch.data import benchmarks
 from adamatch.experiment import train
 from adamatch.model import Model
 from adamatch.report import pictures
+from adamatch.sets import benchmarks
 from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run, recipe
 

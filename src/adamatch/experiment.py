@@ -16,7 +16,6 @@ from torch import nn
 
 import adamatch
 from adamatch import methods, nets, ranks
-from adamatch.data import benchmarks
 from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
@@ -25,6 +24,7 @@ from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
 from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.weights import load_weights
+from adamatch.sets import benchmarks
 from adamatch.train import checkpoint, distributed, loop, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History

@@ -17,10 +17,10 @@ from adamatch.data.store import Store
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, unknown
 from adamatch.experiment import solve
+from adamatch.judge.estimate import estimate
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
-from adamatch.report.estimate import estimate
 from adamatch.train import distributed, speed
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import labelled_counts

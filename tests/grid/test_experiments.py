@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
 from adamatch.grid import experiments
 from adamatch.grid.tables import METHODS as NAMES
 from adamatch.methods import METHODS
+from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.train.run import BUDGETS, Run, recipe
 
 

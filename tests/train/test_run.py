@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
+from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import BUDGETS, FAST, MILLION, PAPER, Recipe, Run, recipe
+from adamatch.train.run import FAST, MILLION, PAPER, Recipe, Run, recipe
 
 # Section 4 of the paper. network, side, labelled images in millions, weight decay
 PUBLISHED = {
@@ -211,11 +211,6 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
             lambda: recipe("digitfive", weight_decy=1),
             "no hyper-parameter is called 'weight_decy': did you mean 'weight_decay'?",
         ),
-        (lambda: Run(source="rendred"), "no source domain of handwriting is called 'rendred': did you mean 'rendered'?"),
-        (
-            lambda: Run(target="handwriten"),
-            "no target domain of handwriting is called 'handwriten': did you mean 'handwritten'?",
-        ),
         (lambda: Run(seed=-1), "a seed is a number from 0 to 281474976710656, not -1"),
         (lambda: Run(seed=10**20), "a seed is a number from 0 to"),
         *(
@@ -234,8 +229,3 @@ def test_what_is_wrong_is_said_in_one_line(make: Any, says: str) -> None:
         make()
     assert says in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_generated_domain_and_all_are_accepted() -> None:
-    assert Run(benchmark="digitfive", source="all", target="mnistm_generated").target == "mnistm_generated"
-    assert BUDGETS == ("paper", "fast")

@@ -9,12 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
+from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.terminal import print_table
 from adamatch.train.run import Run, recipe
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError, unknown
+from adamatch.sets.benchmarks import BENCHMARKS, check_domains
 from adamatch.train.run import FAST, Run, recipe
 
 METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
@@ -189,6 +189,8 @@ def load(name: str, only: str = "") -> list[Run]:
     made = list(found) if isinstance(found, Iterable) else [found]
     if not all(isinstance(run, Run) for run in made):
         raise InputError(f"grid {name!r}: the function has to yield runs (adamatch.Run), and nothing else")
+    for run in made:
+        check_domains(run.benchmark, run.source, run.target)
     runs = {run.id: run for run in made}
     if not runs:
         raise InputError(f"grid {name!r} has no run")

@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch.data.benchmarks import BENCHMARKS
 from adamatch.errors import InputError
 from adamatch.grid import published
 from adamatch.grid.render import Figure
+from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.train.run import BUDGETS, PAPER, Recipe, Run, recipe
 
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import torch
 
-from adamatch.data import catalog
 from adamatch.errors import InputError
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Job, look_again, work
+from adamatch.sets import catalog
 from adamatch.train.run import Run
 
 MOST = 8  # runs in a batch: compiling is paid once in so many, which is little enough

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from adamatch.evaluate import Score
+from adamatch.judge.estimate import lines
 from adamatch.model import Model, Predictions
-from adamatch.report.estimate import lines
 from adamatch.terminal import print_table
 
 
