@@ -18,9 +18,10 @@ from adamatch.data.tasks import pose
 from adamatch.experiment import versions
 from adamatch.sets.rendered import handwritten, rendered
 from adamatch.train import speed
-from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.execution import Execution
 from adamatch.train.run import Recipe, Run
 from adamatch.train.step import Step
+from adamatch.train.supply import Supply
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -37,14 +38,13 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
     step = Step(net, method, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    feeds = feeds_of(run, problem, method, machine.device, "auto")
-    generator = torch.Generator(machine.device).manual_seed(0)
+    supply = Supply(run, problem, step, Execution(machine))
     rows, began = [], 0.0
     for done in range(steps):
         if done == 10:
             _wait(machine)
             began = time.perf_counter()
-        captured(inputs_of(run, done, feeds, 1, generator, 10, step.views.draws))
+        captured(supply.next(done))
         if (done + 1) % every == 0:
             means, bad = step.meter.read()
             assert bad < 0, f"the loss was not finite at step {bad}"

@@ -16,7 +16,7 @@ import numpy as np
 from adamatch import experiment
 from adamatch.data.store import Pixels
 from adamatch.data.tasks import Problem
-from adamatch.train import speed
+from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
 
@@ -62,7 +62,7 @@ def main() -> None:
         small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
         run = replace(run, recipe=replace(run.recipe, **small))
         folder = RunFolder(given.runs / name)
-        experiment.solve(run, problem(run, given.data), folder, machine=speed.choose(), quiet=True)
+        experiment.solve(run, problem(run, given.data), folder, Execution(quiet=True))
         result = folder.result()
         assert result is not None
         facts = {key: result[key] for key in ("accuracy", "seconds", "machine", "versions", "date")}

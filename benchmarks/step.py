@@ -25,9 +25,10 @@ from adamatch.experiment import versions
 from adamatch.grid import cost
 from adamatch.nets import kernels
 from adamatch.train import speed
-from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.execution import Execution
 from adamatch.train.run import Recipe, Run
 from adamatch.train.step import Step
+from adamatch.train.supply import Supply
 
 CLASSES = 10
 TERAFLOPS, TERABYTES = 790.0, 4.3  # of an H200: a large bf16 matrix product and a large copy, measured
@@ -52,14 +53,13 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
     built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    feeds = feeds_of(run, problem, built, machine.device, "auto")
-    generator = torch.Generator(machine.device).manual_seed(0)
+    supply = Supply(run, problem, step, Execution(machine))
 
     def go(count: int) -> float:
         _wait(machine)
         start = time.perf_counter()
         for done in range(count):
-            captured(inputs_of(run, done, feeds, 1, generator, CLASSES, step.views.draws))
+            captured(supply.next(done))
         _wait(machine)
         return time.perf_counter() - start
 

@@ -21,6 +21,7 @@ from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
 from adamatch.sets import benchmarks
 from adamatch.train import speed
+from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
 
@@ -69,7 +70,7 @@ def main() -> None:
             run = replace(run, recipe=replace(run.recipe, **changes))
             with tempfile.TemporaryDirectory() as folder:
                 held = RunFolder(Path(folder) / "run")
-                experiment.solve(run, posed, held, machine=machine, quiet=True)
+                experiment.solve(run, posed, held, Execution(machine, quiet=True))
                 result = held.result()
             assert result is not None
             last = result["evaluations"][-1]

@@ -166,13 +166,13 @@ def test_what_a_result_says(tmp_path: Path) -> None:
 
 def test_a_student_learns_from_what_its_teacher_is_sure_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[tasks.Problem] = []
-    feeds_of = loop.feeds_of
+    train = loop.train
 
     def noting(run: Run, problem: tasks.Problem, *rest: Any) -> Any:
         pools.append(problem)
-        return feeds_of(run, problem, *rest)
+        return train(run, problem, *rest)
 
-    monkeypatch.setattr(loop, "feeds_of", noting)
+    monkeypatch.setattr(loop, "train", noting)
     tiny.solve(tiny.a_run(method="noisystudent", options={"generations": 2}, tau=0.35), tmp_path / "run")
     assert [len(problem.labelled) for problem in pools] == [1, 1, 1]
     problem = tiny.problem()

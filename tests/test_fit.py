@@ -1,6 +1,7 @@
 """fit as a library call: whatever holds images, whatever is a network."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch.utils.data import Dataset, TensorDataset
 import adamatch
 from adamatch.data.own import OwnData
 from adamatch.errors import InputError
-from adamatch.fit import _choose
+from adamatch.fit import _side
+from adamatch.settings import Settings, choose
 from adamatch.train import speed
 
 
@@ -144,9 +146,12 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
     assert model.history["run"]["options"] == {"align": "none"}
 
 
+ASKED = Settings(network="auto", size="auto", images="auto", batch="auto", lr=0.03, strong="cta", mirror=True, repeat=False)
+
+
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = _choose(arrays(3), speed.choose("cpu"), "auto", 8, steps * 64, 64, 0.03, "cta", True, False).recipe
+    recipe, _ = choose(replace(ASKED, size=8, images=steps * 64), lambda: 8, speed.choose("cpu"))
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -154,12 +159,15 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
-    large = (np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))
-    chosen = _choose(large, speed.choose("cpu"), "auto", "auto", "auto", "auto", 0.03, "cta", True, False)
-    assert (chosen.recipe.size, chosen.recipe.batch) == (32, 64)
-    assert "median side is 200 and there is no GPU" in chosen.reasons[0]
-    assert "--no-mirror" in chosen.reasons[3]
-    assert len(chosen.reasons) == 4
+    recipe, reasons = choose(ASKED, lambda: 200, speed.choose("cpu"))
+    assert (recipe.size, recipe.batch) == (32, 64)
+    assert "median side is 200 and there is no GPU" in reasons[0]
+    assert "--no-mirror" in reasons[3]
+    assert len(reasons) == 4
+
+
+def test_the_side_of_arrays_is_the_shorter_one() -> None:
+    assert _side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
 
 
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,14 @@ ORDER: list[set[str]] = [
     {"evaluate"},
     {"judge", "model"},
     {"sets"},  # published data sets: it needs data alone, and only what stands to its right needs it
-    {"report", "experiment"},
+    {"report", "experiment", "settings"},
     {"fit", "demo", "grid"},
     {"cli"},
     {"__init__", "__main__"},
 ]
 RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
-LONGEST = 320
+LONGEST = 300
+FACTS = {"catalog.py"}  # a table of facts may be longer
 
 
 def part_of(file: Path) -> str:
@@ -64,7 +65,7 @@ def test_published_sets_need_nothing_but_data() -> None:
 
 
 def test_the_parser_sees_what_is_imported() -> None:
-    assert {"data", "methods", "errors"} <= imported(PACKAGE / "train" / "loop.py")
+    assert {"augment", "methods", "nets"} <= imported(PACKAGE / "train" / "step.py")
     assert "train" in imported(PACKAGE / "evaluate.py")
     assert "cli" in imported(PACKAGE / "__main__.py")
 
@@ -72,9 +73,26 @@ def test_the_parser_sees_what_is_imported() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_files_are_short_and_say_what_they_are(file: Path) -> None:
     text = file.read_text()
-    assert len(text.splitlines()) <= LONGEST
+    assert len(text.splitlines()) <= LONGEST or file.name in FACTS
     assert file.stem not in ("utils", "util", "helpers", "common", "misc")
     assert not text or ast.get_docstring(ast.parse(text))
+
+
+MOST_ARGUMENTS = 6
+# A kernel and its operators take every tensor and number on its own: the schema of a custom operator knows no tuples of them.
+KERNELS = {"kernels.py", "kernels_conv.py", "fused.py", "norm.py"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_what_travels_together_is_one_value(file: Path) -> None:
+    """Few arguments, but for public calls that name each, and the options of the command line."""
+    commands = part_of(file) == "cli" or file.name == "commands.py"
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef) and file.name not in KERNELS and not commands:
+            given = [each.arg for each in (*node.args.posonlyargs, *node.args.args) if each.arg not in ("self", "cls")]
+            public = not node.name.startswith("_") or node.name == "__init__"
+            count = len(given) if public else len(given) + len(node.args.kwonlyargs)
+            assert count <= MOST_ARGUMENTS, f"{node.name}, line {node.lineno}, takes {count}"
 
 
 def test_nothing_is_unpickled_or_executed() -> None:

@@ -5,7 +5,7 @@ import datetime
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,14 @@ from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
 from adamatch.train import checkpoint, distributed, loop, speed
+from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import Progress
 from adamatch.train.run import Run
 from adamatch.train.speed import Machine
+from adamatch.train.step import Step
+from adamatch.train.supply import labelled_counts
 
 RUNS = Path("runs")
 
@@ -44,7 +47,7 @@ def train(
     overwrite: bool = False,
     quiet: bool = False,
     place: Place = "auto",
-    seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
+    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT,
 ) -> dict[str, Any]:
     """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
     machine = machine or speed.choose()
@@ -56,16 +59,7 @@ def train(
     with distributed.joined(machine.device):
         problem = problem_of(run, data)
         folder = RunFolder(Path(out) if out else RUNS / run.name)
-        solve(
-            run,
-            problem,
-            folder,
-            machine=machine,
-            overwrite=overwrite,
-            quiet=quiet,
-            place=place,
-            seconds_per_checkpoint=seconds_per_checkpoint,
-        )
+        solve(run, problem, folder, Execution(machine, place, quiet, seconds_per_checkpoint), overwrite=overwrite)
         return ranks.from_first(folder.result) or {}
 
 
@@ -86,35 +80,37 @@ def solve(
     run: Run,
     problem: Problem,
     folder: RunFolder,
+    execution: Execution,
     *,
-    machine: Machine,
     net: nn.Module | None = None,
     overwrite: bool = False,
-    quiet: bool = False,
-    place: Place = "auto",
-    seconds_per_checkpoint: float = loop.SECONDS_PER_CHECKPOINT,
 ) -> Model:
     """Train on a problem, generation after generation where the method has them, and save the model."""
     distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite), _room(folder):
         if ranks.from_first(folder.result) is not None:
-            Progress(run.recipe, quiet=quiet).say(
-                f"the run in {folder.path} is finished: nothing is trained (--overwrite would)"
-            )
-            return _saved(run, problem, folder, copy.deepcopy(net), machine)
-        generations = _generations(run)
-        stages = [RunFolder(folder.path / f"generation-{number}") for number in range(generations)] + [folder]
-        taught, spent = problem, 0.0
-        for number, stage in enumerate(stages):
-            own = copy.deepcopy(net)  # every generation starts from the weights that were given
-            if ranks.from_first(stage.result) is None:
-                model = _stage(run, taught, stage, number, spent, machine, own, quiet, place, seconds_per_checkpoint)
-            if stage is not folder:
-                spent = (ranks.from_first(stage.result) or {})["seconds"]
-                # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
-                teacher = _saved(run, problem, stage, copy.deepcopy(net), machine)
-                taught = add_labelled(problem, _teach(run, teacher.net, problem, machine), run.recipe.uratio)
-    return model
+            said = f"the run in {folder.path} is finished: nothing is trained (--overwrite would)"
+            Progress(run.recipe, quiet=execution.quiet).say(said)
+            return _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
+        generations, taught, spent = _generations(run), problem, 0.0
+        for number in range(generations):
+            stage = Stage(RunFolder(folder.path / f"generation-{number}"), number, spent)
+            if ranks.from_first(stage.folder.result) is None:
+                _train(run, taught, stage, net, execution)
+            spent = (ranks.from_first(stage.folder.result) or {})["seconds"]
+            # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
+            teacher = _saved(run, problem, stage.folder, copy.deepcopy(net), execution.machine)
+            taught = add_labelled(problem, _teach(run, teacher.net, problem, execution.machine), run.recipe.uratio)
+        return _train(run, taught, Stage(folder, generations, spent), net, execution)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training of a run: most have one, and those with teachers one for each of them before."""
+
+    folder: RunFolder
+    number: int
+    spent: float  # seconds of training that went into the teachers before it
 
 
 def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None, machine: Machine) -> Model:
@@ -147,23 +143,14 @@ def _generations(run: Run) -> int:
     return arguments.count("generations", run.options.get("generations", 1))
 
 
-def _stage(
-    run: Run,
-    problem: Problem,
-    folder: RunFolder,
-    number: int,
-    spent: float,
-    machine: Machine,
-    net: nn.Module | None,
-    quiet: bool,
-    place: Place,
-    seconds_per_checkpoint: float,
-) -> Model:
-    """One training from fresh weights to a saved model and its result.json; `spent` seconds went into its teachers."""
-    torch.manual_seed(run.seed * 1000 + number)  # fresh weights; everything later has generators of its own
+def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, execution: Execution) -> Model:
+    """From the first weights to a saved model and its result.json."""
+    machine = execution.machine
+    torch.manual_seed(run.seed * 1000 + stage.number)  # fresh weights; everything later has generators of its own
     network = "" if net is not None else run.recipe.network
     classes = len(problem.classes)
-    built = net if net is not None else nets.build(network, classes)
+    # Every stage starts from the weights that were given.
+    built = copy.deepcopy(net) if net is not None else nets.build(network, classes)
     loaded = str(load_weights(built, run.weights)) if run.weights else None
     distributed.same_weights(built)
     method = methods.build(
@@ -172,43 +159,39 @@ def _stage(
         net=built,
         tau=run.recipe.tau,
         release=run.recipe.release,
-        labelled_batches=loop.labelled_counts(run.recipe, problem).count(run.recipe.batch),
+        labelled_batches=labelled_counts(run.recipe, problem).count(run.recipe.batch),
         options=run.options,
     )
-    with Progress(run.recipe, quiet=quiet) as progress:
-        for note in (*problem.notes, *([loaded] if loaded else [])):
-            progress.say(note)
-        if not has_batch_norm(built):
-            progress.say(
-                "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
-            )
-        if ranks.count() > 1:
-            progress.say(f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each")
-            if has_foreign_batch_norm(built):
-                progress.say(
-                    "this network's own kind of batch norm has statistics per rank: torch.nn.SyncBatchNorm has those of all "
-                    "(on GPUs)"
-                )
-        average, history = loop.train(
-            run,
-            replace(problem, tests={}),  # test sets are for `evaluate` alone
-            folder,
-            built,
-            method,
-            machine=machine,
-            evaluate=Evaluation(problem.tests, machine),
-            progress=progress,
-            place=place,
-            seconds_per_checkpoint=seconds_per_checkpoint,
-        )
-    facts = result(run, problem, history, spent) | {"weights": loaded}
+    say = Progress(run.recipe, quiet=execution.quiet).say
+    for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
+        say(note)
+    average, history = loop.train(
+        run,
+        replace(problem, tests={}),  # test sets are for `evaluate` alone
+        stage.folder,
+        Step(built, method, run.recipe, machine, say),
+        Evaluation(problem.tests, machine),
+        execution,
+    )
+    facts = result(run, problem, history, stage.spent) | {"weights": loaded}
     model = Model(
         average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
     )
     if ranks.rank() == 0:
-        model.save(folder.path)
-    folder.finish(facts)
+        model.save(stage.folder.path)
+    stage.folder.finish(facts)
     return model
+
+
+def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
+    """What a person should know of a network before it is trained."""
+    if not has_batch_norm(net):
+        yield "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
+    if ranks.count() > 1:
+        yield f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each"
+        if has_foreign_batch_norm(net):
+            other = "torch.nn.SyncBatchNorm has those of all (on GPUs)"
+            yield f"this network's own kind of batch norm has statistics per rank: {other}"
 
 
 def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> Labelled:

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,15 @@ from adamatch.judge.estimate import estimate
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
+from adamatch.settings import Settings, choose
 from adamatch.train import distributed, speed
+from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
-from adamatch.train.loop import labelled_counts
 from adamatch.train.progress import Progress
 from adamatch.train.run import Recipe, Run
-from adamatch.train.speed import Machine
+from adamatch.train.supply import labelled_counts
 
-WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
 NAMED = 10  # classes that are named before a run
-SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 
 
 def fit(
@@ -82,12 +81,22 @@ def fit(
     with distributed.joined(machine.device):
         _check(source, target, method, network, seed, labels_per_class)
         same = _same(source, target)
-        chosen = _choose(source, machine, network, size, images, batch, lr, strong, mirror, repeat)
+        asked = Settings(
+            network=network if isinstance(network, str) else _shape_of(network),
+            size=size,
+            images=images,
+            batch=batch,
+            lr=lr,
+            strong=strong,
+            mirror=mirror,
+            repeat=repeat,
+        )
+        recipe, reasons = choose(asked, lambda: _side(source), machine)
         own = network if isinstance(network, nn.Module) else None
-        data = OwnData(chosen.size, skip_bad, quiet or ranks.rank() > 0)
+        data = OwnData(recipe.size, skip_bad, quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
         if own is not None:
-            _check_output(own, len(problem.classes), chosen.size)
+            _check_output(own, len(problem.classes), recipe.size)
         run = Run(
             benchmark="folders",
             task="ssl" if same else "ssda" if target_labels is not None else "uda",
@@ -97,14 +106,14 @@ def fit(
             method=method,
             options=dict(options or {}),
             seed=seed,
-            recipe=chosen.recipe,
+            recipe=recipe,
         )
         progress = Progress(run.recipe, quiet=quiet)
-        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
+        for line in (f"machine: {machine}", *reasons, *_remarks(problem, recipe)):
             progress.say(line)
         for line in left_out(data.skipped):
             progress.warn(line)
-        model = solve(run, problem, RunFolder(out), machine=machine, net=own, overwrite=overwrite, quiet=quiet)
+        model = solve(run, problem, RunFolder(out), Execution(machine, quiet=quiet), net=own, overwrite=overwrite)
         known = ranks.from_first(lambda: estimate(RunFolder(out), problem))
         told = replace(model, history=model.history | {"estimate": known})
         if ranks.rank() == 0 and "estimate" not in model.history:
@@ -127,65 +136,6 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"a seed is a number from 0 on, not {seed}")
     if labels_per_class is not None and labels_per_class < 1:
         raise InputError(f"labels per class must be at least 1, not {labels_per_class}")
-
-
-@dataclass(frozen=True)
-class _Choice:
-    recipe: Recipe
-    size: int
-    reasons: tuple[str, ...]
-
-
-def _choose(
-    source: Any,
-    machine: Machine,
-    network: str | nn.Module,
-    size: int | str,
-    images: int | str,
-    batch: int | str,
-    lr: float,
-    strong: str,
-    mirror: bool,
-    repeat: bool,
-) -> _Choice:
-    """Fill in what was left at "auto", each with its reason."""
-    on_gpu = machine.device.type == "cuda"
-    reasons = []
-    if size == "auto":
-        side = _side(source)
-        size = 64 if on_gpu and side > 48 else 32
-        of_images = f"the images' median side is {side}" if side else "the images' own size is not known before they are read"
-        reasons.append(f"image size: {size}, because {of_images}" + ("" if on_gpu else " and there is no GPU"))
-    if network == "auto":
-        network = ("wrn-28-2" if int(size) <= 32 else "wrn-34-2") if on_gpu else "wrn-small"
-        reasons.append(f"network: {network}, " + ("the paper's for this size" if on_gpu else "because there is no GPU"))
-    if images == "auto":
-        images = 1_000_000 if on_gpu else 32_000
-        cost = (
-            "minutes on a GPU; the paper's runs are of 8 million and more"
-            if on_gpu
-            else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
-        )
-        reasons.append(f"budget: {images:,} labelled images, {cost}")
-    if mirror:
-        reasons.append("images may be mirrored, as in the paper: --no-mirror for digits, letters, left and right")
-    count = 64 if batch == "auto" else int(batch)
-    for name, value, least in (("size", int(size), SMALLEST), ("images", int(images), 1), ("batch", count, 1)):
-        if value < least:
-            raise InputError(f"{name} must be at least {least}, not {value}")
-    recipe = Recipe(
-        network=network if isinstance(network, str) else _shape_of(network),
-        size=int(size),
-        images=int(images),
-        batch=count,
-        weight_decay=WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005),
-        lr=lr,
-        strong=strong,
-        mirror=mirror,
-        repeat=repeat,
-    )
-    # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
-    return _Choice(replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), int(size), tuple(reasons))
 
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:

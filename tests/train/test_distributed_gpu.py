@@ -13,9 +13,10 @@ from train import several, tiny
 from adamatch import methods, nets, ranks
 from adamatch.nets.norm import BatchNorm
 from adamatch.train import distributed
-from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
+from adamatch.train.supply import Supply
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,10 +36,9 @@ def steps(name: str, device: str) -> dict[str, Tensor]:
             module.slope = 1.0  # no bend: one value that rounds to its other side would be a thousandth of a gradient
     method = methods.build(name, classes=3, net=net, tau=0.9, options={})
     step = Step(net, method, run.recipe, machine, pytest.fail)
-    feeds = feeds_of(run, problem, method, machine.device, "device")
-    generator = torch.Generator(machine.device).manual_seed(0)
+    supply = Supply(run, problem, step, Execution(machine, "device"))
     for done in range(STEPS):
-        step(inputs_of(run, done, feeds, 1, generator, 3, step.views.draws))
+        step(supply.next(done))
     return {key: value.cpu() for key, value in step.state().items()}
 
 

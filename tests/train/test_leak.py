@@ -21,6 +21,7 @@ from adamatch.methods import METHODS
 from adamatch.train import loop
 from adamatch.train.folder import RunFolder
 from adamatch.train.speed import Captured
+from adamatch.train.supply import Supply
 
 TARGET = tiny.store(27, 2)
 TEST = tiny.store(12, 3)
@@ -81,25 +82,25 @@ def found(roots: Iterable[object], labels: Labels) -> list[object]:
 def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What the loop is given (but for `evaluate`), what it makes of it, and what a step is given, in the middle of a run."""
     held: list[object] = []
-    train, call, take = loop.train, Captured.__call__, loop.inputs_of
+    train, call, take = loop.train, Captured.__call__, Supply.next
 
-    def noting_train(*args: Any, **kwargs: Any) -> Any:
-        assert isinstance(kwargs["evaluate"], Evaluation)
-        held.extend([args, {name: value for name, value in kwargs.items() if name != "evaluate"}])
-        return train(*args, **kwargs)
+    def noting_train(*args: Any) -> Any:
+        assert sum(isinstance(value, Evaluation) for value in args) == 1
+        held.extend(value for value in args if not isinstance(value, Evaluation))
+        return train(*args)
 
     def noting_call(self: Captured, inputs: Any) -> None:
         held.extend([self, inputs])
         call(self, inputs)
 
-    def noting_inputs(*args: Any) -> Any:
-        held.append(args)
-        return take(*args)
+    def noting_inputs(self: Supply, done: int) -> Any:
+        held.append(self)
+        return take(self, done)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train", noting_train)
         patch.setattr(Captured, "__call__", noting_call)
-        patch.setattr(loop, "inputs_of", noting_inputs)
+        patch.setattr(Supply, "next", noting_inputs)
         tiny.solve(run, out, posed=problem)
     assert len(held) > 2 * tiny.STEPS
     return held

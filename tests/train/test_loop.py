@@ -19,10 +19,12 @@ from train import tiny
 from adamatch import ranks
 from adamatch.errors import InputError
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
-from adamatch.train import checkpoint, loop, speed
+from adamatch.train import checkpoint, loop, speed, supply
+from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import ESTIMATE_AFTER, Progress
+from adamatch.train.step import Step
 
 
 @given(st.lists(st.floats(0, 100), max_size=30))
@@ -52,9 +54,9 @@ def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
     labels: int, repeat: bool, shared: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
-    assert loop.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels)) == counts
+    assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels)) == counts
     for task in ("uda", "ssl"):  # the first pool is never cut
-        assert loop.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl")) == [4]
+        assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl")) == [4]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:
@@ -108,19 +110,14 @@ def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) 
         return {"target": 1.0}
 
     w = net.weight.detach().double().numpy()
-    with Progress(run.recipe, quiet=True) as progress:
-        average, history = loop.train(
-            *(run, tiny.problem(), RunFolder(tmp_path), net, _Constant()),
-            machine=tiny.CPU,
-            evaluate=evaluate,
-            progress=progress,
-        )
+    step = Step(net, _Constant(), run.recipe, tiny.CPU, pytest.fail)
+    average, history = loop.train(run, tiny.problem(), RunFolder(tmp_path), step, evaluate, Execution(tiny.CPU, quiet=True))
     assert len(seen) == len(history.evaluations) == tiny.STEPS
     assert all(each.net is average for each in seen)
     mean, memory = w, np.zeros_like(w)
-    for step in range(tiny.STEPS):
+    for done in range(tiny.STEPS):
         memory = 0.9 * memory + 1 + 0.001 * w
-        w = w - 0.03 * np.cos(np.arccos(0.25) * step / tiny.STEPS) * memory
+        w = w - 0.03 * np.cos(np.arccos(0.25) * done / tiny.STEPS) * memory
         mean = 0.8 * mean + 0.2 * w
     np.testing.assert_allclose(average.state_dict()["weight"].numpy(), mean, rtol=1e-4, atol=1e-5)
 

@@ -14,13 +14,15 @@ from train import tiny
 
 from adamatch import methods, nets
 from adamatch.augment.views import Views
+from adamatch.data.tasks import Problem
 from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy
 from adamatch.methods.schedules import warm_up
-from adamatch.train.loop import feeds_of, inputs_of
+from adamatch.train.execution import Execution
 from adamatch.train.optim import learning_rate, sgd
-from adamatch.train.run import Recipe
+from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import Step
+from adamatch.train.supply import Supply
 
 Array = NDArray[np.float64]
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -42,15 +44,19 @@ def test_mu_rises_over_the_first_half() -> None:
     assert (warm_up(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])) - torch.tensor([0, 0.5, 1, 1, 1])).abs().max() < 1e-6
 
 
+def supply_of(run: Run, problem: Problem, method: str) -> Supply:
+    net = nets.build("wrn-tiny", 3)
+    built = methods.build(method, classes=3, net=net, tau=0.9, options={})
+    return Supply(run, problem, Step(net, built, run.recipe, tiny.CPU, pytest.fail), Execution(tiny.CPU, "device"))
+
+
 def test_what_a_step_gets() -> None:
     """lr, progress and sizes of every step; all tensors of the same shape at every step."""
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
-    method = methods.build("adamatch", classes=3, net=nets.build("wrn-tiny", 3), tau=0.9, options={})
-    feeds = feeds_of(run, problem, method, torch.device("cpu"), "device")
-    generator = torch.Generator().manual_seed(0)
+    supply = supply_of(run, problem, "adamatch")
     few = torch.from_numpy(problem.labelled[1].parts[0]).permute(0, 3, 1, 2)
     for done in range(tiny.STEPS):
-        inputs = inputs_of(run, done, feeds, 2, generator, 3, 8)
+        inputs = supply.next(done)
         assert inputs.x_sl.shape == (8, 3, 8, 8)  # the concatenated batch: 4 source images and 4 labelled target images
         assert inputs.y_sl.shape == (8, 3)
         assert inputs.x_tu.shape == (8, 3, 8, 8)  # batch * uratio: the labelled batch's growth does not count
@@ -64,17 +70,15 @@ def test_what_a_step_gets() -> None:
 
 def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
     run, problem = tiny.a_run(), tiny.problem()
-    method = methods.build("supervised", classes=3, net=nets.build("wrn-tiny", 3), tau=0.9, options={})
-    feeds = feeds_of(run, problem, method, torch.device("cpu"), "device")
-    assert len(feeds) == 1
-    inputs = inputs_of(run, 0, feeds, 1, torch.Generator().manual_seed(0), 3, 8)
+    supply = supply_of(run, problem, "supervised")
+    assert len(supply.feeds) == 1
+    inputs = supply.next(0)
     assert inputs.x_tu.shape == (0, 3, 8, 8)
 
 
 def test_schedules_go_on_to_their_end_where_a_run_stops_early() -> None:
     run = tiny.a_run(stop=4 * 6)
-    feeds = feeds_of(run, tiny.problem(), _Softmax(), torch.device("cpu"), "device")
-    inputs = inputs_of(run, run.recipe.last_step - 1, feeds, 1, torch.Generator().manual_seed(0), 3, 8)
+    inputs = supply_of(run, tiny.problem(), "adamatch").next(run.recipe.last_step - 1)
     assert inputs.progress.item() == pytest.approx(5 / 12)
 
 

@@ -25,6 +25,7 @@ from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
 from adamatch.model import Model
 from adamatch.train import checkpoint, loop, run
+from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import Captured, Machine
@@ -86,10 +87,7 @@ def solve(
             of,
             posed,
             RunFolder(out),
-            machine=CPU,
-            quiet=quiet,
-            place=place,
-            seconds_per_checkpoint=seconds_per_checkpoint,
+            Execution(CPU, place, quiet, seconds_per_checkpoint),
             **given,
         )
 

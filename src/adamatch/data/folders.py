@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from adamatch.data.decode import read_image, square
-from adamatch.data.listing import is_list, list_csv, list_images
+from adamatch.data.listing import Listing, is_list, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
 from adamatch.errors import InputError
@@ -43,16 +43,17 @@ def read_folder(
     if size < 1:
         raise InputError(f"images of {size} x {size} were asked for: the size must be at least 1")
     if is_list(path):
-        paths, labels, names = list_csv(path, labelled=labelled, classes=classes, missing=skip_bad)
+        listing = list_csv(path, labelled=labelled, classes=classes, missing=skip_bad)
     elif path.is_file() and not labelled:
-        paths, labels, names = [path], None, tuple(classes or ())
+        listing = [path], None, tuple(classes or ())
     else:
-        paths, labels, names = list_images(path, labelled=labelled, classes=classes)
+        listing = list_images(path, labelled=labelled, classes=classes)
+    paths, labels, names = listing
     threads = _cores() if workers == "auto" else max(workers, 1)
     fill = partial(_fill, paths, skip_bad=skip_bad, threads=threads, progress=progress)
     origin = {"origin": str(path)}
     if cache is not None:
-        return _cached(Path(cache), fill, paths, labels, names, size, skip_bad, origin)
+        return _cached(Path(cache), fill, listing, size, skip_bad, origin)
     images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
     skipped = fill(images, done)
     if skipped:
@@ -157,13 +158,12 @@ def _fill(
 def _cached(
     cache: Path,
     fill: Callable[[Pixels, Pixels], dict[Path, str]],
-    paths: Sequence[Path],
-    labels: Labels | None,
-    names: tuple[str, ...],
+    listing: Listing,
     size: int,
     skip_bad: bool,
     origin: dict[str, str],
 ) -> Store:
+    paths, labels, names = listing
     if cache.exists() and not (cache / "store.json").is_file() and any(cache.iterdir()):
         raise InputError(f"{cache} holds something else than a store: choose another folder for the cache")
     plan = _plan(paths, labels, names, size)

@@ -1,0 +1,103 @@
+"""`adamatch demo` and `adamatch fit`: the demonstration, and one's own images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import adamatch
+from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad
+from adamatch.given import number
+from adamatch.report import show
+from adamatch.train import distributed
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where runs, summary.json and pictures go")] = Path("runs/demo"),
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """No data, no GPU: digits drawn with fonts -> real handwriting, in about two minutes.
+
+    Trains the same network twice, without and with adaptation, and shows the difference.
+
+    [bold]Example[/bold]: adamatch demo
+    """
+    from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
+
+    run_demo(out, seed=seed, quiet=quiet, overwrite=overwrite)
+
+
+def fit(
+    source: Annotated[Path, typer.Option(help="Labelled images: one folder per class, or a CSV of path,label")],
+    target: Annotated[
+        Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor looked at")
+    ],
+    out: Annotated[Path, typer.Option(help="The run's folder; give it again to go on with an interrupted run")],
+    target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
+    test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; they choose nothing")] = None,
+    labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
+    method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
+    network: Annotated[str, typer.Option(help="auto, wrn-small, wrn-28-2, wrn-34-2, resnetv2-101")] = "auto",
+    size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
+    images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
+    batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
+    lr: Annotated[float, typer.Option(help="Learning rate at the start")] = 0.03,
+    strong: Annotated[str, typer.Option(help="Strong views: cta, randaugment or cutout")] = "cta",
+    mirror: Annotated[
+        bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
+    ] = True,
+    repeat: Annotated[
+        bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    precision: Precision = "auto",
+    no_compile: NoCompile = False,
+    skip_bad: SkipBad = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train on your own images.
+
+    [bold]Labelled photos, unlabelled paintings[/bold] (unsupervised domain adaptation):
+
+      adamatch fit --source photos --target art --out runs/art
+
+    [bold]... and a few labelled paintings[/bold] (semi-supervised domain adaptation):
+
+      adamatch fit --source photos --target art --target-labels few --out runs/few
+
+    [bold]One folder with few labels[/bold] (semi-supervised learning):
+
+      adamatch fit --source art --target art --labels-per-class 10 --out runs/ssl
+
+    [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv
+    """
+    trained = adamatch.fit(
+        source=source,
+        target=target,
+        out=out,
+        target_labels=target_labels,
+        test=test,
+        labels_per_class=labels_per_class,
+        method=method,
+        network=network,
+        size=number("size", size),
+        images=number("images", images),
+        batch=number("batch", batch),
+        lr=lr,
+        strong=strong,
+        mirror=mirror,
+        repeat=repeat,
+        device=device,
+        precision=precision,
+        compile=False if no_compile else None,
+        seed=seed,
+        skip_bad=skip_bad,
+        overwrite=overwrite,
+        quiet=quiet,
+    )
+    if distributed.speaks():
+        show.estimate(trained, out)

@@ -1,0 +1,102 @@
+"""`adamatch train`: one run of the paper."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adamatch import experiment
+from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed
+from adamatch.given import options
+from adamatch.report import show
+from adamatch.train import distributed, speed
+from adamatch.train.run import PRETRAINED, Run, recipe
+
+
+def train(
+    benchmark: Annotated[
+        str, typer.Option(help="handwriting needs no data; see `adamatch data list` for the others")
+    ] = "handwriting",
+    task: Annotated[str, typer.Option(help="uda, ssl, ssda or oracle")] = "uda",
+    source: Annotated[str, typer.Option(help='A domain, or "all": every one but the target')] = "",
+    target: Annotated[str, typer.Option(help="A domain")] = "",
+    labels: Annotated[int, typer.Option(help="Labelled target images per class, for ssl and ssda")] = 0,
+    method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
+    budget: Annotated[
+        str, typer.Option(help="paper, or fast: fewer images (for digits a recipe of its own: docs/what-matters.md)")
+    ] = "paper",
+    option: Annotated[
+        list[str] | None, typer.Option(help="An argument of the method, e.g. align=none, interpolate=false")
+    ] = None,
+    images: Annotated[int | None, typer.Option(help="Labelled images to train for, instead of the benchmark's")] = None,
+    batch: Annotated[int | None, typer.Option(help="Labelled images in a step")] = None,
+    uratio: Annotated[int | None, typer.Option(help="Unlabelled images for each labelled one")] = None,
+    tau: Annotated[float | None, typer.Option(help="Confidence threshold")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at the start")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="L2 on weights")] = None,
+    network: Annotated[str | None, typer.Option(help="wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, ...")] = None,
+    strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
+    mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
+    repeat: Annotated[
+        bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")
+    ] = None,
+    statistics: Annotated[
+        str | None, typer.Option(help="Batch norm's on several GPUs: global, or rank (each its own, as in the authors' code)")
+    ] = None,
+    weights: Annotated[str, typer.Option(help="Starting weights: a safetensors or PyTorch file, or timm:NAME")] = "",
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
+    place: Annotated[str, typer.Option(help="Where images wait: auto, device, host or disk")] = "auto",
+    device: Device = "auto",
+    precision: Precision = "auto",
+    no_compile: NoCompile = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """One run of the paper: any method, task and pair of a benchmark. Stopped at any moment, the same line goes on with it.
+
+    [bold]Examples[/bold]:
+
+      adamatch train --source rendered --target handwritten
+
+      adamatch train --benchmark digitfive --source mnist --target svhn
+
+      adamatch train --benchmark cifar10 --task ssl --target cifar10 --labels 4
+
+    [bold]Ablations[/bold]: --option interpolate=false, --option align=none, --option threshold=fixed
+    """
+    machine = speed.choose(device, precision, False if no_compile else None)
+    with distributed.joined(machine.device):
+        overrides: dict[str, Any] = {
+            "images": images,
+            "batch": batch,
+            "uratio": uratio,
+            "tau": tau,
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "network": network,
+            "strong": strong,
+            "mirror": mirror,
+            "repeat": repeat,
+            "statistics": statistics,
+        }
+        if weights:  # the paper's protocol, unless told otherwise
+            overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}
+        run = Run(
+            benchmark=benchmark,
+            task=task,
+            source=source,
+            target=target,
+            labels=labels,
+            method=method,
+            options=options(option or []),
+            seed=seed,
+            budget=budget,
+            weights=weights,
+            recipe=recipe(benchmark, budget, **overrides),
+        )
+        folder = out or experiment.RUNS / run.name
+        result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]
+    if distributed.speaks():
+        show.result(result, folder)

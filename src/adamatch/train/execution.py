@@ -1,0 +1,19 @@
+"""How a run is carried out: on what, from where, how loudly. None of it is part of what the run is."""
+
+from dataclasses import dataclass, field
+
+from adamatch.data.feed import Place
+from adamatch.train import speed
+from adamatch.train.speed import Machine
+
+SECONDS_PER_CHECKPOINT = 30.0
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What every part of a run needs to know of its surroundings."""
+
+    machine: Machine = field(default_factory=speed.choose)
+    place: Place = "auto"  # where images wait
+    quiet: bool = False
+    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
