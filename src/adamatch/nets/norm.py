@@ -1,5 +1,6 @@
-"""Batch normalisation with LeakyReLU, for several groups of images that share a batch but not their statistics."""
+"""Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,34 +14,42 @@ from adamatch.nets.statistics import of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch normalisation, then LeakyReLU (`slope=1.0`: none). Triton kernels where they can run, plain PyTorch elsewhere."""
+    """Batch normalisation, then LeakyReLU (`slope=1.0`: none), cut off at `ceiling` (ReLU6: slope 0.0, ceiling 6.0).
 
-    def __init__(self, channels: int, *, eps: float = 1e-6, momentum: float = 0.001, slope: float = 0.1) -> None:
+    Triton kernels where they can run, plain PyTorch elsewhere.
+    """
+
+    def __init__(
+        self, channels: int, *, eps: float = 1e-6, momentum: float = 0.001, slope: float = 0.1, ceiling: float = math.inf
+    ) -> None:
         super().__init__(channels, eps=eps, momentum=momentum)
-        self.slope = slope
+        self.slope, self.ceiling = slope, ceiling
         self.fused = True
         self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
         if not self.training:
-            return activate(
-                batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps), self.slope
-            )
+            y = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return self._cut(activate(y, self.slope))
         groups = groups or (x.shape[0],)
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
         function = fused.norm_act if self.fused and fused.norm_runs_on(x, groups) else norm_act
-        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
+        return self._cut(function(x, self.weight, self.bias, mean, var, groups, *self._settings()))
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
         groups = groups or (a.shape[0],)
         if self.training and self.fused and fused.norm_runs_on(a, groups) and (a.shape, a.dtype) == (b.shape, b.dtype):
             mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
+            total, y = fused.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
+            return total, self._cut(y)
         total = a + b
         return total, self(total, groups)
+
+    def _cut(self, y: Tensor) -> Tensor:
+        return y if self.ceiling == math.inf else y.clamp(max=self.ceiling)
 
     def _settings(self) -> tuple[float, float, float, bool]:
         return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1
