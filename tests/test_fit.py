@@ -146,12 +146,12 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
     assert model.history["run"]["options"] == {"align": "none"}
 
 
-ASKED = Settings(network="auto", size="auto", images="auto", batch="auto", lr=0.03, strong="cta", mirror=True, repeat=False)
+ASKED = Settings()
 
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe, _ = choose(replace(ASKED, size=8, images=steps * 64), lambda: 8, speed.choose("cpu"))
+    recipe = choose(replace(ASKED, size=8, images=steps * 64), lambda: 8, speed.choose("cpu")).recipe
     assert recipe.steps == steps
     assert recipe.average <= 0.999
     assert recipe.average**steps <= 0.5
@@ -159,11 +159,11 @@ def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
 
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
-    recipe, reasons = choose(ASKED, lambda: 200, speed.choose("cpu"))
-    assert (recipe.size, recipe.batch) == (32, 64)
-    assert "median side is 200 and there is no GPU" in reasons[0]
-    assert "--no-mirror" in reasons[3]
-    assert len(reasons) == 4
+    chosen = choose(ASKED, lambda: 64, speed.choose("cpu"))
+    assert (chosen.recipe.size, chosen.recipe.batch, chosen.weights) == (32, 64, "")
+    assert "median side is 64 and there is no GPU" in chosen.reasons[0]
+    assert "--no-mirror" in chosen.reasons[3]
+    assert len(chosen.reasons) == 4
 
 
 def test_the_side_of_arrays_is_the_shorter_one() -> None:

@@ -15,7 +15,7 @@ from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError
 from adamatch.train.speed import Machine
 
-BATCH = 1024
+BATCH, PIXELS = 1024, 2**23  # at most so many images at a time, of so many pixels in all
 RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
 
 
@@ -23,15 +23,16 @@ RESIDENT = 2**31  # bytes of test images that are kept on the device between eva
 def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
     """Probabilities (n, k) of images uint8 (n, size, size, 3); `net` is in evaluation mode."""
     rows = []
-    for start in range(0, max(1, len(images)), BATCH):  # no image: no row, of as many columns
-        part = images[start : start + BATCH]
+    batch = max(1, min(BATCH, PIXELS // (images.shape[1] * images.shape[2])))
+    for start in range(0, max(1, len(images)), batch):  # no image: no row, of as many columns
+        part = images[start : start + batch]
         x = torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).to(machine.device)
         with machine.autocast():
             rows.append(net(normalise(x.permute(0, 3, 1, 2))).float().softmax(1))
     return torch.cat(rows).cpu().numpy()
 
 
-def predict_together(net: nn.Module, images: Pixels, machine: Machine) -> NDArray[np.float32]:
+def predict_together(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
     """The same, where every rank predicts its share of the images; all get all of it."""
     mine = torch.from_numpy(predict(net, ranks.share(images), machine))
     longest = -(-len(images) // ranks.count())

@@ -20,9 +20,11 @@ from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict_together
+from adamatch.judge.outputs import Outputs
 from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
 from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
+from adamatch.nets.pretrained import IMAGENET, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
 from adamatch.train import checkpoint, distributed, loop, speed
@@ -120,7 +122,9 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
     else:
         built = net if net is not None else nets.build(run.recipe.network, len(problem.classes))
         network = "" if net is not None else run.recipe.network
-        model = Model(built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine)
+        model = Model(
+            built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine, shape=run.recipe.shape
+        )
     distributed.same_weights(model.net)
     return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
@@ -151,7 +155,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     classes = len(problem.classes)
     # Every stage starts from the weights that were given.
     built = copy.deepcopy(net) if net is not None else nets.build(network, classes)
-    loaded = str(load_weights(built, run.weights)) if run.weights else None
+    loaded = _start(built, run) if run.weights else None
     distributed.same_weights(built)
     method = methods.build(
         run.method,
@@ -170,17 +174,34 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         replace(problem, tests={}),  # test sets are for `evaluate` alone
         stage.folder,
         Step(built, method, run.recipe, machine, say),
-        Evaluation(problem.tests, machine),
+        _evaluation(problem, stage.folder, machine),
         execution,
     )
     facts = result(run, problem, history, stage.spent) | {"weights": loaded}
-    model = Model(
-        average, problem.classes, run.recipe.size, network, machine, {"accuracy": facts["accuracy"], "run": facts["run"]}
-    )
+    told = {"accuracy": facts["accuracy"], "run": facts["run"]}
+    model = Model(average, problem.classes, run.recipe.size, network, machine, told, run.recipe.shape)
     if ranks.rank() == 0:
         model.save(stage.folder.path)
     stage.folder.finish(facts)
     return model
+
+
+def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.Evaluate:
+    """Measures accuracy where there are labels, and notes what the network says where there are none."""
+    accuracies, outputs = Evaluation(problem.tests, machine), Outputs(problem, folder.path, machine)
+
+    def evaluate(net: nn.Module, step: int) -> dict[str, float]:
+        outputs(net, step)
+        return accuracies(net)
+
+    return evaluate
+
+
+def _start(net: nn.Module, run: Run) -> str:
+    """Give the network its starting weights; returns what fitted."""
+    if run.weights != IMAGENET:
+        return str(load_weights(net, run.weights))
+    return str(replace(load_weights(net, imagenet(run.recipe.network)), where=f"{run.recipe.network}, ImageNet"))
 
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:

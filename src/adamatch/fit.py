@@ -21,6 +21,7 @@ from adamatch.judge.estimate import estimate
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
+from adamatch.nets.pretrained import TIMM
 from adamatch.settings import Settings, choose
 from adamatch.train import distributed, speed
 from adamatch.train.execution import Execution
@@ -43,10 +44,11 @@ def fit(
     method: str = "adamatch",
     options: Mapping[str, Any] | None = None,
     network: str | nn.Module = "auto",
+    weights: str = "auto",
     size: int | str = "auto",
     images: int | str = "auto",
     batch: int | str = "auto",
-    lr: float = 0.03,
+    lr: float | None = None,
     strong: str = "cta",
     mirror: bool = True,
     repeat: bool = False,
@@ -70,8 +72,12 @@ def fit(
     mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
                     at such budgets as these they do harm then where they are very few
-    network         a name, or a module of your own whose output is one logit per class (it is copied, not changed); it gets
-                    images as (x - 127.5) / 128, so another normalisation belongs into its forward
+    network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
+                    class (it is copied, not changed); it gets images as (x - 127.5) / 128, so another normalisation belongs
+                    into its forward
+    weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet" where
+                    the network has such weights
+    lr              the learning rate at the start; None: 0.01 from weights, else 0.03
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
 
     What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
@@ -83,6 +89,7 @@ def fit(
         same = _same(source, target)
         asked = Settings(
             network=network if isinstance(network, str) else _shape_of(network),
+            weights=weights if isinstance(network, str) else "none",
             size=size,
             images=images,
             batch=batch,
@@ -91,9 +98,10 @@ def fit(
             mirror=mirror,
             repeat=repeat,
         )
-        recipe, reasons = choose(asked, lambda: _side(source), machine)
+        chosen = choose(asked, lambda: _side(source), machine)
+        recipe = chosen.recipe
         own = network if isinstance(network, nn.Module) else None
-        data = OwnData(recipe.size, skip_bad, quiet or ranks.rank() > 0)
+        data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
         if own is not None:
             _check_output(own, len(problem.classes), recipe.size)
@@ -106,10 +114,11 @@ def fit(
             method=method,
             options=dict(options or {}),
             seed=seed,
+            weights=chosen.weights,
             recipe=recipe,
         )
         progress = Progress(run.recipe, quiet=quiet)
-        for line in (f"machine: {machine}", *reasons, *_remarks(problem, recipe)):
+        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, recipe)):
             progress.say(line)
         for line in left_out(data.skipped):
             progress.warn(line)
@@ -130,8 +139,8 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise unknown("method", method, METHODS)
     if not isinstance(network, (str, nn.Module)):
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
-    if isinstance(network, str) and network != "auto" and network not in NETWORKS:
-        raise unknown("network", network, ("auto", *NETWORKS))
+    if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
+        raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
     if seed < 0:
         raise InputError(f"a seed is a number from 0 on, not {seed}")
     if labels_per_class is not None and labels_per_class < 1:

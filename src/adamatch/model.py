@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from adamatch import nets
+from adamatch.data.decode import Shape
 from adamatch.data.folders import read
 from adamatch.data.listing import is_list
 from adamatch.data.store import Pixels
@@ -50,9 +51,10 @@ class Model:
     net: nn.Module
     classes: tuple[str, ...]
     size: int
-    network: str = ""  # its name in NETWORKS; empty for a user's own
+    network: str = ""  # its name, for `nets.build`; empty for a user's own
     machine: Machine = field(default_factory=speed.choose)
     history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
+    shape: Shape = "squeeze"  # how a rectangle becomes a square
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
         """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""
@@ -61,14 +63,14 @@ class Model:
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
-        store = read(images, size=self.size, classes=self.classes, labelled=True, skip_bad=skip_bad)
+        store = read(images, size=self.size, classes=self.classes, labelled=True, shape=self.shape, skip_bad=skip_bad)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}))
 
     def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Pixels, dict[str, str]]:
         """Names, pixels and what was skipped; of a list of paths all of them, one after the other."""
         if not (isinstance(images, list | tuple) and images and all(isinstance(each, str | Path) for each in images)):
-            store = read(images, size=self.size, labelled=False, skip_bad=skip_bad)
+            store = read(images, size=self.size, labelled=False, shape=self.shape, skip_bad=skip_bad)
             names = store.info.get("files", map(str, range(len(store))))
             return tuple(names), store.images, store.info.get("skipped", {})
         skipped: dict[str, str] = {}
@@ -99,6 +101,7 @@ class Model:
             "classes": self.classes,
             "size": self.size,
             "network": self.network,
+            "shape": self.shape,
             "pixels": "(x-127.5)/128",
         }
         write_atomically(folder / "model.json", json.dumps({**facts, "history": self.history}, indent=1))
@@ -147,7 +150,8 @@ class Model:
                 f"{folder}/model.safetensors holds another network than this {type(net).__name__} ({first})"
             ) from None
         net = net.to(machine.device).eval()
-        return cls(net, tuple(facts["classes"]), facts["size"], facts["network"], machine, facts["history"])
+        classes, shape = tuple(facts["classes"]), facts.get("shape", "squeeze")
+        return cls(net, classes, facts["size"], facts["network"], machine, facts["history"], shape)
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:

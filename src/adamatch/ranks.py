@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
-Rows = TypeVar("Rows", Tensor, np.ndarray[Any, Any])
+Rows = TypeVar("Rows", bound=Tensor | np.ndarray[Any, Any])
 Some = TypeVar("Some", Tensor, Tensor | None)
 PATIENCE = timedelta(hours=2)  # of a rank that waits for a slower one; those that died are found out in seconds elsewhere
 
@@ -60,7 +60,7 @@ def on_this_machine() -> int:
 
 def share(rows: Rows) -> Rows:
     """This rank's rows of what all ranks have."""
-    return rows if _count == 1 else rows[_rank::_count]
+    return rows if _count == 1 else rows[_rank::_count]  # type: ignore[return-value]  # of the same kind
 
 
 def mean(x: Tensor) -> Tensor:

@@ -1,35 +1,66 @@
 """What was asked for on one's own images, and what "auto" becomes on this machine, each with its reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from adamatch.errors import InputError
+from adamatch.nets.pretrained import IMAGENET, INSTALL, has_imagenet, images_of, is_pretrained
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
+PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
+LITE = "efficientnet-lite0"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Each is the argument of `fit` of that name."""
+    """Each is the argument of `fit` of that name; None is left to choose, like "auto"."""
 
-    network: str
-    size: int | str
-    images: int | str
-    batch: int | str
-    lr: float
-    strong: str
-    mirror: bool
-    repeat: bool
+    network: str = "auto"
+    weights: str = "auto"
+    size: int | str = "auto"
+    images: int | str = "auto"
+    batch: int | str = "auto"
+    lr: float | None = None
+    strong: str = "cta"
+    mirror: bool = True
+    repeat: bool = False
 
 
-def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> tuple[Recipe, list[str]]:
-    """The recipe, and the reasons for what was left to choose; `side_of()` is the images' median side, 0 if not known."""
+# One recipe for networks that start from ImageNet's weights, found on PACS: docs/what-matters.md.
+PRETRAINED: Mapping[str, Any] = {
+    "images": 32_000,
+    "batch": 32,
+    "lr": 0.01,
+    "lr_end": 0.1,
+    "weight_decay": 0.0,
+    "average": 0.99,
+    "release": True,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose."""
+
+    recipe: Recipe
+    weights: str
+    reasons: list[str]
+
+
+def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Choice:
+    """`side_of()` is the images' median side, 0 if it is not known."""
     on_gpu = machine.device.type == "cuda"
-    network, size, images, reasons = asked.network, asked.size, asked.images, []
-    if size == "auto":
+    reasons: list[str] = []
+    network, weights = _network(asked, side_of, reasons)
+    started = weights != ""
+    values: dict[str, Any] = dict(PRETRAINED) if started else {"lr": 0.03, "batch": 64}
+    wants = images_of(network) if network != "auto" else images_of("")
+    size = asked.size if asked.size != "auto" else wants.size
+    if not size:
         side = side_of()
         size = 64 if on_gpu and side > 48 else 32
         of_images = f"the images' median side is {side}" if side else "the images' own size is not known before they are read"
@@ -37,30 +68,40 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> tup
     if network == "auto":
         network = ("wrn-28-2" if int(size) <= 32 else "wrn-34-2") if on_gpu else "wrn-small"
         reasons.append(f"network: {network}, " + ("the paper's for this size" if on_gpu else "because there is no GPU"))
-    if images == "auto":
-        images = 1_000_000 if on_gpu else 32_000
+    values |= {name: value for name in ("images", "batch", "lr") if (value := getattr(asked, name)) not in ("auto", None)}
+    if "images" not in values:
+        values["images"] = 1_000_000 if on_gpu else 32_000
         cost = (
             "minutes on a GPU; the paper's runs are of 8 million and more"
             if on_gpu
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
-        reasons.append(f"budget: {images:,} labelled images, {cost}")
+        reasons.append(f"budget: {values['images']:,} labelled images, {cost}")
     if asked.mirror:
         reasons.append("images may be mirrored, as in the paper: --no-mirror for digits, letters, left and right")
-    batch = 64 if asked.batch == "auto" else int(asked.batch)
-    for name, value, least in (("size", int(size), SMALLEST), ("images", int(images), 1), ("batch", batch, 1)):
-        if value < least:
+    for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
+        if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {value}")
-    recipe = Recipe(
-        network=network,
-        size=int(size),
-        images=int(images),
-        batch=batch,
-        weight_decay=WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005),
-        lr=asked.lr,
-        strong=asked.strong,
-        mirror=asked.mirror,
-        repeat=asked.repeat,
-    )
-    # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
-    return replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10))), reasons
+    values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
+    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat")}
+    recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
+    if not started:
+        # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
+        recipe = replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
+    return Choice(recipe, weights, reasons)
+
+
+def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:
+    """The network ("auto": still to be chosen, by the size) and its starting weights."""
+    network, weights = asked.network, asked.weights
+    large = (int(asked.size) if asked.size != "auto" else side_of()) >= PHOTOGRAPH
+    if network == "auto" and weights in ("auto", IMAGENET) and large:
+        if has_imagenet(LITE) or weights == IMAGENET:
+            reasons.append(f"network: {LITE} from ImageNet's weights, because these look like photographs")
+            return LITE, IMAGENET
+        reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
+    if weights == "auto":
+        weights = IMAGENET if is_pretrained(network) else "none"
+    if weights == IMAGENET and network == "auto":
+        network = LITE
+    return network, "" if weights == "none" else weights

@@ -21,7 +21,12 @@ Histories = tuple[list[losses.Array], list[losses.Array]]
 
 
 def reference(
-    p: tiny_net.Params, batch: Batch, history: Histories, guess: losses.Guess | None = None, **options: Any
+    p: tiny_net.Params,
+    batch: Batch,
+    history: Histories,
+    guess: losses.Guess | None = None,
+    estimates: list[losses.Array] | None = None,
+    **options: Any,
 ) -> losses.Result:
     """The whole loss in NumPy, from the images on."""
     x_sl, x_tu = joined(batch.x_sl_w, batch.x_sl_s), joined(batch.x_tu_w, batch.x_tu_s)
@@ -42,6 +47,9 @@ def reference(
         source_loss=options.get("source_loss", "half"),
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         known=np.array(options["target"]) if "target" in options else None,
+        decay=options.get("decay", 0.999),
+        window=options.get("window", 128),
+        estimates=estimates,
         guess=guess,
     )
 
@@ -57,6 +65,7 @@ def reference(
         {"align": "labels"},
         {"align": "none"},
         {"align": "target", "target": KNOWN},
+        {"align": "estimated", "window": 2, "decay": 0.5},
         {"threshold": "fixed", "tau": 0.5},
         {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
         {"threshold": "fixed", "tau": 0.0},  # everything above it
@@ -68,11 +77,12 @@ def reference(
 def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
     net, method = TinyNet(3).train(), AdaMatch(3, **options)
     history: Histories = ([], [])
+    estimates: list[losses.Array] = []
     for step in range(3):  # the class averages remember
         batch = make_batch(step, absent=absent)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
-        theirs = reference(p, batch, history, **options)
+        theirs = reference(p, batch, history, estimates=estimates, **options)
     assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
     assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
     assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)
@@ -84,7 +94,7 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     assert not any(value.requires_grad for value in metrics.values())
 
     def of(params: tiny_net.Params) -> float:
-        return reference(params, batch, ([], []), theirs.guess, **options).loss
+        return reference(params, batch, ([], []), theirs.guess, [], **options).loss
 
     tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
 
@@ -125,6 +135,7 @@ class Given(nn.Module):
         draw = torch.Generator().manual_seed(seed)
         self.joint = nn.Parameter(torch.randn(2 * (n_sl + n_tu), classes, generator=draw) * 2)
         self.alone = nn.Parameter(torch.randn(2 * n_sl, classes, generator=draw) * 2)
+        self.norm = nn.BatchNorm1d(1)  # of a network without any, both are the same
 
     def forward(self, x: Tensor) -> Tensor:
         return self.joint if len(x) == len(self.joint) else self.alone

@@ -80,9 +80,9 @@ def kl(p: Array, q: Array) -> float:
     return float(sum(a * math.log((a + 1e-6) / (b + 1e-6)) for a, b in zip(p, q, strict=True)))
 
 
-def exponential_average(means: Sequence[Array], decay: float = 0.999) -> Array:
-    """From uniform, over all batch means so far, in closed form."""
-    n, k = len(means), len(means[0])
+def exponential_average(means: Sequence[Array], decay: float = 0.999, classes: int = 0) -> Array:
+    """From uniform, over all batch means so far (of so many `classes`, where there is none yet), in closed form."""
+    n, k = len(means), classes or len(means[0])
     average = decay**n * np.full(k, 1 / k)
     for age, mean in enumerate(reversed(means)):
         average = average + (1 - decay) * decay**age * mean
@@ -126,6 +126,9 @@ def adamatch(
     source_loss: str = "half",
     from_target: int = 0,
     known: Array | None = None,
+    decay: float = 0.999,
+    window: int = 128,
+    estimates: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
     """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
@@ -138,9 +141,15 @@ def adamatch(
     y_sl_w, y_tu_w = softmax(z_sl[source_only]), softmax(z_tu[:n_tu])
     means_sl.append((y_sl[source_only] if align_to == "labels" else y_sl_w).mean(0))
     means_tu.append(y_tu_w.mean(0))
-    wanted = exponential_average(means_sl) if known is None else known
-    found = window_average(means_tu)
+    wanted = exponential_average(means_sl, decay) if known is None else known
+    if align_to == "estimated":
+        assert estimates is not None
+        part = warm_up(progress)
+        wanted = (1 - part) * wanted + part * exponential_average(estimates, 1 - 1 / window, len(wanted))
+    found = window_average(means_tu, window)
     y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found)
+    if align_to == "estimated" and estimates is not None:
+        estimates.append(y_tilde.mean(0))
     c_tau = relative_threshold(y_sl_w, tau) if threshold == "relative" else tau
     guess = guess or guess_labels(y_tilde, c_tau)
     z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]

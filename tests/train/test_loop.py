@@ -105,7 +105,7 @@ def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) 
     seen: list[Any] = []
     run, net = tiny.a_run(), _Sum()
 
-    def evaluate(given: nn.Module) -> dict[str, float]:
+    def evaluate(given: nn.Module, step: int) -> dict[str, float]:
         seen.append(given)
         return {"target": 1.0}
 

@@ -18,7 +18,7 @@ from adamatch.data.tasks import Problem
 from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy
 from adamatch.methods.schedules import warm_up
 from adamatch.train.execution import Execution
-from adamatch.train.optim import learning_rate, sgd
+from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import Step
@@ -88,7 +88,7 @@ def test_sgd_against_numpy() -> None:
     values = [rng.normal(size=shape) for shape in shapes]
     parameters = [nn.Parameter(torch.from_numpy(value.copy())) for value in values]
     lr = torch.tensor(0.0, dtype=torch.float64)
-    optimiser = sgd(parameters, lr=lr, momentum=0.9, weight_decay=0.1)
+    made = make_optimiser([{**group, "lr": lr} for group in decay_weights(parameters, 0.1)], tiny.RECIPE)
     memory = [np.zeros(shape) for shape in shapes]
     for step in range(7):
         rate = learning_rate(0.3, 0.25, step / 7)
@@ -99,7 +99,7 @@ def test_sgd_against_numpy() -> None:
             decayed = gradient + (0.1 * values[number] if len(shapes[number]) > 1 else 0)  # weights only
             memory[number] = 0.9 * memory[number] + decayed
             values[number] = values[number] - rate * memory[number]
-        optimiser.step()
+        made.step()
         for parameter, value in zip(parameters, values, strict=True):
             np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-12, atol=1e-14)
 
@@ -107,8 +107,8 @@ def test_sgd_against_numpy() -> None:
 @pytest.mark.parametrize("name", ["wrn-tiny", "wrn-28-2"])
 def test_decay_is_on_convolutions_and_linear_weights_only(name: str) -> None:
     net = nets.build(name, 3)
-    optimiser = sgd(list(net.parameters()), lr=torch.tensor(0.1), momentum=0.9, weight_decay=0.5)
-    decay = {id(parameter): group["weight_decay"] for group in optimiser.param_groups for parameter in group["params"]}
+    groups = decay_weights(list(net.parameters()), 0.5)
+    decay = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     for module in net.modules():
         for kind, parameter in module.named_parameters(recurse=False):
             weight = isinstance(module, (nn.Conv2d, nn.Linear)) and kind == "weight"

@@ -39,11 +39,16 @@ def fit(
     test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; they choose nothing")] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
     method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
-    network: Annotated[str, typer.Option(help="auto, wrn-small, wrn-28-2, wrn-34-2, resnetv2-101")] = "auto",
+    network: Annotated[
+        str, typer.Option(help="auto, efficientnet-lite0 (1, 2), wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, timm:NAME")
+    ] = "auto",
+    weights: Annotated[
+        str, typer.Option(help="What the network starts from: auto, imagenet, none, or a file of weights")
+    ] = "auto",
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
-    lr: Annotated[float, typer.Option(help="Learning rate at the start")] = 0.03,
+    lr: Annotated[float | None, typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03)")] = None,
     strong: Annotated[str, typer.Option(help="Strong views: cta, randaugment or cutout")] = "cta",
     mirror: Annotated[
         bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
@@ -84,6 +89,7 @@ def fit(
         labels_per_class=labels_per_class,
         method=method,
         network=network,
+        weights=weights,
         size=number("size", size),
         images=number("images", images),
         batch=number("batch", batch),

@@ -34,7 +34,9 @@ def train(
     tau: Annotated[float | None, typer.Option(help="Confidence threshold")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="L2 on weights")] = None,
-    network: Annotated[str | None, typer.Option(help="wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, ...")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="wrn-28-2, wrn-34-2, resnetv2-101, efficientnet-lite0, timm:NAME, ...")
+    ] = None,
     strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
     mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
     repeat: Annotated[
@@ -43,7 +45,9 @@ def train(
     statistics: Annotated[
         str | None, typer.Option(help="Batch norm's on several GPUs: global, or rank (each its own, as in the authors' code)")
     ] = None,
-    weights: Annotated[str, typer.Option(help="Starting weights: a safetensors or PyTorch file, or timm:NAME")] = "",
+    weights: Annotated[
+        str, typer.Option(help="Starting weights: imagenet, none, a safetensors or PyTorch file, or timm:NAME")
+    ] = "none",
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
     data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
@@ -81,6 +85,7 @@ def train(
             "repeat": repeat,
             "statistics": statistics,
         }
+        weights = "" if weights == "none" else weights
         if weights:  # the paper's protocol, unless told otherwise
             overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}
         run = Run(

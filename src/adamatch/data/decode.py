@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -9,6 +10,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 
+Shape = Literal["squeeze", "crop"]  # how a rectangle becomes a square
 WHITE = (255, 255, 255, 255)
 
 
@@ -45,12 +47,16 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def square(image: Image.Image, size: int) -> Pixels:
+def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
     """The whole image squeezed into (size, size, 3), whatever its shape, as in the paper's preparation of DomainNet.
 
+    Or, with shape "crop", the square in its middle, as networks that were trained on ImageNet know images.
     A side that shrinks goes to the largest multiple of `size` that it holds (bilinear) and from there by averaging whole
     blocks, so that every pixel counts; a side that grows is interpolated (bicubic).
     """
+    if shape == "crop":
+        side, left, top = min(image.size), *((length - min(image.size)) // 2 for length in image.size)
+        image = image.crop((left, top, left + side, top + side))
     width, height = image.size
     least = (min(width, size), min(height, size))
     whole = (max(width // size * size, least[0]), max(height // size * size, least[1]))

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from adamatch.data.decode import read_image, square
+from adamatch.data.decode import Shape, read_image, square
 from adamatch.data.listing import Listing, is_list, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
@@ -33,6 +34,7 @@ def read_folder(
     size: int,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
+    shape: Shape = "squeeze",
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
@@ -50,8 +52,8 @@ def read_folder(
         listing = list_images(path, labelled=labelled, classes=classes)
     paths, labels, names = listing
     threads = _cores() if workers == "auto" else max(workers, 1)
-    fill = partial(_fill, paths, skip_bad=skip_bad, threads=threads, progress=progress)
-    origin = {"origin": str(path)}
+    fill = partial(_fill, paths, _Reading(shape, skip_bad, threads, progress))
+    origin = {"origin": str(path)} | ({"shape": shape} if shape != "squeeze" else {})
     if cache is not None:
         return _cached(Path(cache), fill, listing, size, skip_bad, origin)
     images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
@@ -68,6 +70,7 @@ def read(
     size: int | None = None,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
+    shape: Shape = "squeeze",
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
@@ -83,6 +86,7 @@ def read(
                 size=size,
                 classes=classes,
                 labelled=labelled,
+                shape=shape,
                 skip_bad=skip_bad,
                 workers=workers,
                 cache=cache,
@@ -92,11 +96,11 @@ def read(
     name = str(source.info.get("origin", "the store")) if isinstance(source, Store) else "the data"
     if not isinstance(source, Store):
         if isinstance(source, tuple) and len(source) == 2:
-            source = from_arrays(source[0], source[1], classes, size)
+            source = from_arrays(source[0], source[1], classes, size, shape)
         elif hasattr(source, "shape"):
-            source = from_arrays(source, size=size)
+            source = from_arrays(source, size=size, shape=shape)
         elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
-            source = from_dataset(source, size=size, classes=classes, labelled=labelled, progress=progress)
+            source = from_dataset(source, size=size, classes=classes, labelled=labelled, shape=shape, progress=progress)
         else:
             raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
     return choose(source, size=size, classes=classes, labelled=labelled, name=name)
@@ -118,9 +122,17 @@ def median_side(path: str | Path, sample: int = 200) -> int:
     return int(statistics.median(sides))
 
 
-def _fill(
-    paths: Sequence[Path], images: Pixels, done: Pixels, *, skip_bad: bool, threads: int, progress: Progress | None
-) -> dict[Path, str]:
+@dataclass(frozen=True)
+class _Reading:
+    """How files become pixels."""
+
+    shape: Shape
+    skip_bad: bool
+    threads: int
+    progress: Progress | None
+
+
+def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
     """Decode what is not done yet; returns what was left out, and why. Threads: Pillow decodes and resizes outside the GIL."""
     size = images.shape[1]
 
@@ -128,10 +140,10 @@ def _fill(
         bad = {}
         for row in rows:
             try:
-                images[row] = square(read_image(paths[row]), size)
+                images[row] = square(read_image(paths[row]), size, how.shape)
                 done[row] = 1
             except InputError as error:
-                if not skip_bad:
+                if not how.skip_bad:
                     raise InputError(f"{error}: replace it, or use --skip-bad to go on without it") from None
                 bad[paths[row]] = str(error)
         return bad
@@ -139,14 +151,14 @@ def _fill(
     left = np.flatnonzero(done == 0).tolist()
     finished = len(paths) - len(left)
     skipped: dict[Path, str] = {}
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(how.threads) as pool:
         jobs = [(rows, pool.submit(decode, rows)) for rows in (left[i : i + CHUNK] for i in range(0, len(left), CHUNK))]
         try:
             for rows, job in jobs:
                 skipped |= job.result()
                 finished += len(rows)
-                if progress:
-                    progress(finished, len(paths))
+                if how.progress:
+                    how.progress(finished, len(paths))
         except BaseException:  # also an interruption: do not decode the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -166,7 +178,7 @@ def _cached(
     paths, labels, names = listing
     if cache.exists() and not (cache / "store.json").is_file() and any(cache.iterdir()):
         raise InputError(f"{cache} holds something else than a store: choose another folder for the cache")
-    plan = _plan(paths, labels, names, size)
+    plan = _plan(paths, labels, names, size, origin)
     with suppress(InputError):
         ready = Store.open(cache)
         if ready.info.get("plan") == plan and (skip_bad or not ready.info["skipped"]):
@@ -200,9 +212,9 @@ def _files(paths: Sequence[Path], done: Pixels, skipped: dict[Path, str]) -> dic
     }
 
 
-def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], size: int) -> str:
-    """Changes when a file, a label or the size does."""
-    digest = hashlib.sha256(repr((size, tuple(names))).encode())
+def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], size: int, origin: dict[str, str]) -> str:
+    """Changes when a file, a label, the size or the shape does."""
+    digest = hashlib.sha256(repr((size, tuple(names), origin)).encode())
     for path in paths:
         status = path.stat()
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())

@@ -10,21 +10,27 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset
 
-from adamatch.data.decode import read_image, square, to_rgb
+from adamatch.data.decode import Shape, read_image, square, to_rgb
 from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError
 
 SHAPES = "(n, height, width, 3), (n, 3, height, width) or (n, height, width)"
 
 
-def from_arrays(images: Any, labels: Any = None, classes: Sequence[str] | None = None, size: int | None = None) -> Store:
+def from_arrays(
+    images: Any,
+    labels: Any = None,
+    classes: Sequence[str] | None = None,
+    size: int | None = None,
+    shape: Shape = "squeeze",
+) -> Store:
     """Images as uint8, or floats in [0, 1], of shape NHWC, NCHW or NHW; labels are class indices or class names."""
     pixels = _pixels(_array(images))
     _, height, width, channels = pixels.shape
     size = size or min(height, width)
     if (height, width, channels) != (size, size, 3):
         pixels = np.stack(
-            [square(to_rgb(Image.fromarray(image.squeeze(-1) if channels == 1 else image)), size) for image in pixels]
+            [square(to_rgb(Image.fromarray(image.squeeze(-1) if channels == 1 else image)), size, shape) for image in pixels]
         )
     if labels is None:
         return Store(pixels, None, tuple(classes or ()), {"origin": "arrays"})
@@ -40,6 +46,7 @@ def from_dataset(
     size: int | None = None,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
+    shape: Shape = "squeeze",
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
     """A torch dataset of (image, label) or of images alone, where an image is a Pillow image, an array, a tensor or a path."""
@@ -56,7 +63,7 @@ def from_dataset(
             image = read_image(image)
         if size is None:
             size = min(image.size) if isinstance(image, Image.Image) else from_arrays(_array(image)[None]).size
-        images.append(_square(image, size, f"image {len(images)} of the dataset"))
+        images.append(_square(image, size, shape, f"image {len(images)} of the dataset"))
         labels.extend(rest[:1] if labelled is not False else [])
         if progress:
             progress(len(images), count)
@@ -131,11 +138,11 @@ def _pixels(images: NDArray[Any]) -> Pixels:
     return scaled
 
 
-def _square(image: Any, size: int, name: str) -> Pixels:
+def _square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
     if isinstance(image, Image.Image):
-        return square(to_rgb(image), size)
+        return square(to_rgb(image), size, shape)
     try:
-        store = from_arrays(_array(image)[None], size=size)
+        store = from_arrays(_array(image)[None], size=size, shape=shape)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     pixels: Pixels = store.images[0]

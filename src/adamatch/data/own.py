@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress as Bar
 
+from adamatch.data.decode import Shape
 from adamatch.data.folders import read
 from adamatch.data.store import Labels, Store
 from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
@@ -20,8 +21,8 @@ LOOKED_AT = 10_000  # images by which data are recognised when a run is resumed
 class OwnData:
     """Reads what was given, and remembers what it could not read and what it saw."""
 
-    def __init__(self, size: int, skip_bad: bool, quiet: bool) -> None:
-        self.size, self.skip_bad, self.quiet = size, skip_bad, quiet
+    def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
+        self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
         self.skipped: dict[str, str] = {}
         self.seen: dict[str, Store] = {}
 
@@ -34,6 +35,7 @@ class OwnData:
                 size=self.size,
                 classes=classes,
                 labelled=labelled,
+                shape=self.shape,
                 skip_bad=self.skip_bad,
                 progress=lambda done, count: bar.update(task, completed=done, total=count or None),
             )

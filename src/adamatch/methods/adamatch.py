@@ -17,7 +17,8 @@ class AdaMatch(Method):
 
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
-                  (as ReMixMatch does), a known "target" distribution, or "none"
+                  (as ReMixMatch does), a known "target" distribution, the "estimated" one of the target (from the source's,
+                  as mu rises, to the average of what alignment itself has made of the target), or "none"
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau
     source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it, as the authors' code has it
@@ -26,6 +27,7 @@ class AdaMatch(Method):
     target        the known class distribution [k], for align="target"
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
+    decay         of the source's class average
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class AdaMatch(Method):
         *,
         tau: float = 0.9,
         interpolate: bool = True,
-        align: Literal["source", "labels", "target", "none"] = "source",
+        align: Literal["source", "labels", "target", "estimated", "none"] = "source",
         release: bool = False,
         threshold: Literal["relative", "fixed"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
@@ -42,19 +44,21 @@ class AdaMatch(Method):
         target: Tensor | Sequence[float] | None = None,
         warm_up: float = 0.5,
         window: int = 128,
+        decay: float = 0.999,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
             raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
-        self.align = arguments.one_of("align", align, "source", "labels", "target", "none")
+        self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
         self.release = arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
         self.view_weight = arguments.view_weight(source_loss)
         self.pools = arguments.count("pools", pools)
         self.warm_up = arguments.part("warm_up", warm_up)
-        self.mean_sl = Running(classes)  # E[Y_SL,w]
+        self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
+        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
@@ -79,9 +83,14 @@ class AdaMatch(Method):
 
         mean_sl = self.mean_sl((batch.y_sl[:n_source] if self.align == "labels" else y_sl_w).mean(0))
         mean_tu = self.mean_tu(y_tu_w.mean(0))
+        mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
+        if self.estimate is not None:
+            wanted = torch.lerp(mean_sl, self.estimate.value, mu)
         strength = schedules.let_go(batch.progress) if self.release else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
+        if self.estimate is not None:
+            self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
@@ -90,7 +99,7 @@ class AdaMatch(Method):
         pseudo = parts.hard(y_tilde)
         loss_source = self.pools * parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
-        loss = loss_source + schedules.warm_up(batch.progress, self.warm_up) * loss_target  # eq. (11)
+        loss = loss_source + mu * loss_target  # eq. (11)
 
         return loss, {
             "loss_source": loss_source.detach(),

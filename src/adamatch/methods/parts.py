@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch import ranks
-from adamatch.nets.norm import unrecorded
+from adamatch.nets.norm import has_batch_norm, unrecorded
 
 Metrics = dict[str, Tensor]
 
@@ -55,6 +55,8 @@ def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, T
         z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
     else:
         z_sl_joint, z_tu = torch.split(precise(net(torch.cat([x_sl, x_tu]))), [n_sl, n_tu])
+        if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
+            return z_sl_joint, z_tu, z_sl_joint
         with unrecorded(net):
             z_sl_alone = precise(net(x_sl))
     return z_sl_joint, z_tu, z_sl_alone

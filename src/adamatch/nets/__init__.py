@@ -8,6 +8,7 @@ from torch import nn
 from adamatch.errors import unknown
 from adamatch.nets.average import WeightAverage
 from adamatch.nets.efficientnet_lite import EfficientNetLite
+from adamatch.nets.pretrained import TIMM, Timm
 from adamatch.nets.resnetv2 import ResNetV2
 from adamatch.nets.wideresnet import WideResNet
 
@@ -27,7 +28,9 @@ NETWORKS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def build(name: str, classes: int) -> nn.Module:
-    """A freshly initialised network."""
+    """A freshly initialised network: one of ours, or timm:NAME."""
+    if name.startswith(TIMM):
+        return Timm(name, classes)
     if name not in NETWORKS:
-        raise unknown("network", name, NETWORKS)
+        raise unknown("network", name, [*NETWORKS, "timm:NAME"])
     return NETWORKS[name](classes)

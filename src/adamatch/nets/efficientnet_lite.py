@@ -54,6 +54,7 @@ class EfficientNetLite(nn.Module):
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N, 3, H, W] -> [N, 1280]; images of different `groups` are normalised by statistics of their own."""
+        x = x + (127.5 - 127) / 128  # images come as (x - 127.5) / 128, and ImageNet's weights know (x - 127) / 128
         x = self.bn1(self.conv_stem(x), groups)
         for stage in self.blocks:
             for block in stage:  # type: ignore[attr-defined]  # a ModuleList

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from adamatch.errors import InputError
+from adamatch.nets.pretrained import TIMM, Timm, timm_mean, timm_state
 
 Shape = tuple[int, ...]
 FORMS = "a .safetensors file, a file of torch.save(net.state_dict()), or timm:NAME"
@@ -58,7 +59,7 @@ class Report:
 
 def load_weights(net: nn.Module, where: str | Path) -> Report:
     """Start `net`, in place, from a file or `timm:NAME`, by name and shape; a head of other classes stays new."""
-    theirs, notes = read_weights(str(where))
+    theirs = read_weights(str(where))
     ours = _floating(net.state_dict())
     head = _head(ours)
     body = {name: value for name, value in ours.items() if name not in head}
@@ -89,14 +90,14 @@ def load_weights(net: nn.Module, where: str | Path) -> Report:
         unused=tuple(name for name in other if name not in pairs.values()),
         head=_head_text(ours, head, theirs, their_head, same_head),
         share=sum(parameters.get(name, 0) for name in found) / max(1, sum(parameters.values())),
-        notes=(*notes, *more),
+        notes=(*_pixels(net, str(where)), *more),
     )
 
 
-def read_weights(where: str) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of a file or of a timm model, by name, and what a person should know of them."""
-    if where.startswith("timm:"):
-        return _from_timm(where.removeprefix("timm:"))
+def read_weights(where: str) -> dict[str, Tensor]:
+    """The tensors of a file or of a timm model, by name."""
+    if where.startswith(TIMM):
+        return _floating(timm_state(where.removeprefix(TIMM)))
     path = Path(where)
     if not path.is_file():
         raise InputError(f"{where} is no file of weights: give {FORMS}")
@@ -110,27 +111,15 @@ def read_weights(where: str) -> tuple[dict[str, Tensor], list[str]]:
     tensors = _floating(state) if isinstance(state, Mapping) else {}
     if not tensors:
         raise InputError(f"{where} holds no named tensors: give {FORMS}")
-    return tensors, []
+    return tensors
 
 
-def _from_timm(name: str) -> tuple[dict[str, Tensor], list[str]]:
-    try:
-        import timm
-    except ImportError:
-        raise InputError(
-            f"timm:{name} needs timm, which is not installed: pip install 'adamatch[timm]', or give a file of weights"
-        ) from None
-    try:
-        model = timm.create_model(name, pretrained=True)
-    except Exception as error:  # no such name, no such weights, no connection: timm and its hub raise many kinds
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"timm cannot give {name!r} with weights ({reason}): see timm.list_pretrained(), or give a file of weights"
-        ) from None
-    mean = tuple(getattr(model, "pretrained_cfg", {}).get("mean", ()))
-    as_here = mean in ((), (0.5, 0.5, 0.5))
-    notes = [] if as_here else [f"trained on pixels with mean {mean}; here they are (x - 127.5) / 128"]
-    return _floating(model.state_dict()), notes
+def _pixels(net: nn.Module, where: str) -> list[str]:
+    """A note where images will look otherwise than those the weights were trained on."""
+    if not where.startswith(TIMM) or isinstance(net, Timm):  # which gives them as they should be
+        return []
+    mean = timm_mean(where)
+    return [] if mean == (0.5, 0.5, 0.5) else [f"trained on pixels with mean {mean}; here they are (x - 127.5) / 128"]
 
 
 def _floating(state: Mapping[str, object]) -> dict[str, Tensor]:

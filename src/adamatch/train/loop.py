@@ -30,7 +30,7 @@ from adamatch.train.supply import Supply
 MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
-Evaluate = Callable[[nn.Module], dict[str, float]]
+Evaluate = Callable[[nn.Module, int], dict[str, float]]  # the averaged network, and after how many steps
 
 
 class Interruption(Exception):  # noqa: N818
@@ -79,7 +79,7 @@ def train(
                 row = _measured(step, done, start, folder)
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
-                row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds, **evaluate(step.average)}
+                row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds, **evaluate(step.average, done)}
                 history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
                 folder.append(row)
                 events.add(row)

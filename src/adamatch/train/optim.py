@@ -1,11 +1,13 @@
-"""SGD as the authors use it: momentum, a cosine that ends at a quarter, L2 on weights only."""
+"""SGD as the authors use it (momentum, a cosine that ends at a quarter, L2 on weights only), and AdamW."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from adamatch.train.run import Recipe
 
 
 def learning_rate(start: float, end: float, progress: float) -> float:
@@ -13,9 +15,12 @@ def learning_rate(start: float, end: float, progress: float) -> float:
     return start * math.cos(math.acos(end) * progress)
 
 
-def sgd(parameters: Sequence[nn.Parameter], *, lr: Tensor, momentum: float, weight_decay: float) -> torch.optim.SGD:
-    """`lr` is a tensor that the loop refills, so that a captured step follows it."""
-    return torch.optim.SGD(decay_weights(parameters, weight_decay), lr=lr, momentum=momentum, fused=True)
+def make_optimiser(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
+    """Of groups that each have a learning rate: a tensor that the step refills, so that a captured step follows it."""
+    if recipe.optimiser == "adamw":
+        on_gpu = groups[0]["params"][0].is_cuda
+        return torch.optim.AdamW(groups, betas=(recipe.momentum, 0.999), fused=True, capturable=on_gpu)
+    return torch.optim.SGD(groups, momentum=recipe.momentum, fused=True)
 
 
 def decay_weights(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
+from adamatch.data.decode import Shape
 from adamatch.errors import InputError, unknown
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
+OPTIMISERS = ("sgd", "adamw")
+# What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
+LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -21,6 +25,7 @@ RANGES = {  # of the hyper-parameters
     "size": (1, math.inf),
     "lr": (0.0, math.inf),
     "lr_end": (0.0, 1.0),
+    "lr_body": (0.0, 1.0),
     "weight_decay": (0.0, math.inf),
     "momentum": (0.0, 1.0),
     "average": (0.0, 1.0),
@@ -36,6 +41,7 @@ class Recipe:
     network: str
     size: int
     images: int  # labelled images over which schedules run
+    shape: Shape = "squeeze"  # how a rectangle becomes a square
     weight_decay: float
     batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
     uratio: int = 3  # unlabelled images for each of them
@@ -43,6 +49,8 @@ class Recipe:
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
     lr: float = 0.03
     lr_end: float = 0.25  # the learning rate ends at this part of its start
+    lr_body: float = 1.0  # the learning rate below the head, as part of the head's
+    optimiser: str = "sgd"
     momentum: float = 0.9
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
@@ -58,8 +66,12 @@ class Recipe:
                     object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
                 except (TypeError, ValueError):
                     raise InputError(f"{each.name} is a number, not {getattr(self, each.name)!r}") from None
-        if self.statistics not in STATISTICS:
-            raise unknown("kind of statistics", self.statistics, STATISTICS)
+        for kind, name, valid in (
+            ("kind of statistics", self.statistics, STATISTICS),
+            ("optimiser", self.optimiser, OPTIMISERS),
+        ):
+            if name not in valid:
+                raise unknown(kind, name, valid)
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
                 upwards = "up" if most == math.inf else f"to {most:g}"
@@ -163,8 +175,8 @@ class Run:
     def to_json(self) -> str:
         """Canonical: equal runs give equal text."""
         values = asdict(self)
-        for name, default in (("statistics", "global"), ("release", False), ("repeat", True)):
-            if values["recipe"][name] == default:  # as in the texts, and so the names, of runs from before there was a choice
+        for name, default in LATER.items():
+            if values["recipe"][name] == default:
                 del values["recipe"][name]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 

@@ -1,6 +1,7 @@
 """One training step: views, the method's phases, the optimisers, the weight average, the probes. Nothing is read back."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,14 @@ from adamatch.methods.parts import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
 from adamatch.nets.norm import BatchNorm
 from adamatch.train.meter import Meter
-from adamatch.train.optim import sgd
+from adamatch.train.optim import decay_weights, make_optimiser
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Inputs, Machine, compiled
 
 SAVED = ("net", "method", "views", "average")
+WORTH_COMPILING = 5000  # steps
+# What optimisers remember of a parameter, and what it is called in a checkpoint.
+MEMORIES = {"momentum_buffer": "momentum", "exp_avg": "mean", "exp_avg_sq": "square", "step": "steps"}
 
 
 class Step:
@@ -33,23 +37,24 @@ class Step:
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.average = WeightAverage(net, recipe.average)
         self.machine = machine
-        self.lr = torch.full((), recipe.lr, device=device)
-        decay = recipe.weight_decay if method.weight_decay else 0.0
+        self.lr, self.lr_body = (torch.full((), recipe.lr, device=device) for _ in range(2))
+        self.body = recipe.lr_body
         # One optimiser per phase: each has a momentum of its own.
         self.trained = [_parameters(net, method, phase.trains) for phase in method.phases]
-        self.optimisers = [
-            sgd(parameters, lr=self.lr, momentum=recipe.momentum, weight_decay=decay) for parameters in self.trained
-        ]
+        self.optimisers = [make_optimiser(self._groups(parameters, recipe), recipe) for parameters in self.trained]
         self.apart = _per_rank(net) if ranks.count() > 1 else []
         self.meter = Meter(device)
         self._view = compiled(_view, machine, say)
-        self._loss = compiled(_loss, machine, say)
-        self._predict = compiled(_predict, machine, say)
         self._probe = compiled(_probe, machine, say)
         self._learn = compiled(_learn, machine, say)
+        # A network takes minutes to compile: not worth it in a short run, whose step is one CUDA graph all the same.
+        self._loss, self._predict = _loss, _predict
+        if recipe.last_step >= WORTH_COMPILING:
+            self._loss, self._predict = compiled(_loss, machine, say), compiled(_predict, machine, say)
 
     def __call__(self, inputs: Inputs) -> None:
         self.lr.copy_(inputs.lr)
+        self.lr_body.copy_(inputs.lr * self.body)
         batch = self._view(self.views, inputs)
         metrics: Metrics = {}
         for number in range(len(self.method.phases)):
@@ -63,6 +68,16 @@ class Step:
         if self.views.learns:
             self._learn_views(inputs)
         self.meter.add(metrics)
+
+    def _groups(self, parameters: list[nn.Parameter], recipe: Recipe) -> list[dict[str, Any]]:
+        """An optimiser's groups: what lies below the head may have a learning rate of its own."""
+        decay = recipe.weight_decay if self.method.weight_decay else 0.0
+        if recipe.lr_body == 1.0:
+            return [{**group, "lr": self.lr} for group in decay_weights(parameters, decay)]
+        heads = {id(parameter) for parameter in _parameters(self.net, self.method, "heads")}
+        parts = [parameter for parameter in parameters if id(parameter) in heads], self.lr
+        below = [parameter for parameter in parameters if id(parameter) not in heads], self.lr_body
+        return [{**group, "lr": lr} for part, lr in (parts, below) for group in decay_weights(part, decay)]
 
     def _follow(self, loss: Tensor, phase: int) -> None:
         """One optimiser step on the parameters that this phase trains."""
@@ -92,24 +107,26 @@ class Step:
         tensors: dict[str, Tensor] = {}
         for name in SAVED:
             tensors |= {f"{name}.{key}": value for key, value in getattr(self, name).state_dict().items()}
-        for name, _, memory in self._momenta():
-            if "momentum_buffer" in memory:
-                tensors[name] = memory["momentum_buffer"]
+        for name, _, memory in self._memories():
+            for key, value in memory.items():
+                tensors[f"{MEMORIES[key]}.{name}"] = value
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         for name in SAVED:
             part = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
             getattr(self, name).load_state_dict(part)
-        for name, parameter, memory in self._momenta():
-            if name in tensors:
-                memory["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[name])
+        for name, parameter, memory in self._memories():
+            for key, prefix in MEMORIES.items():
+                if (saved := tensors.get(f"{prefix}.{name}")) is not None:
+                    like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
+                    memory[key] = like.to(self.machine.device).copy_(saved)
 
-    def _momenta(self) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
+    def _memories(self) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
         """A name, the parameter and the optimiser's memory of it, for each parameter of each phase."""
         for phase, (parameters, optimiser) in enumerate(zip(self.trained, self.optimisers, strict=True)):
             for number, parameter in enumerate(parameters):
-                yield f"momentum.{phase}.{number}", parameter, optimiser.state[parameter]
+                yield f"{phase}.{number}", parameter, optimiser.state[parameter]
 
 
 # Functions of modules rather than methods, so that a later run in the same process finds them compiled. They are called under

@@ -1,0 +1,62 @@
+"""What a network says, evaluation after evaluation, of images whose target labels nobody knows: what verdicts rest on."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from adamatch import ranks
+from adamatch.data.store import Labels, Pixels
+from adamatch.data.tasks import Problem
+from adamatch.evaluate import predict_together
+from adamatch.train.speed import Machine
+
+MOST = 4000  # images of each kind, spread evenly
+FOLDER = "outputs"
+
+Probabilities = NDArray[np.float16]
+
+
+class Outputs:
+    """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images."""
+
+    def __init__(self, problem: Problem, folder: Path, machine: Machine) -> None:
+        self.folder, self.machine = folder / FOLDER, machine
+        held_out = problem.tests.get("source")
+        looked_at = {"target": _spread(problem.unlabelled.parts)}
+        if held_out is not None:
+            looked_at["source"] = _spread((held_out.images,))
+        self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
+
+    def __call__(self, net: nn.Module, step: int) -> None:
+        found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}
+        if ranks.rank() == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            compact: dict[str, Any] = {name: values.astype(np.float16) for name, values in found.items()}
+            np.savez_compressed(self.folder / f"step-{step:09d}.npz", **compact)
+
+
+def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
+    """What was written, by step."""
+    found: dict[int, Mapping[str, Probabilities]] = {}
+    for path in sorted((folder / FOLDER).glob("step-*.npz")):
+        with np.load(path, allow_pickle=False) as arrays:
+            found[int(path.stem.removeprefix("step-"))] = dict(arrays)
+    return found
+
+
+def rows(count: int) -> Labels:
+    """Which of `count` images are looked at."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
+
+
+def _spread(parts: tuple[Pixels, ...]) -> Pixels:
+    starts = np.cumsum([0, *map(len, parts)])
+    chosen = rows(int(starts[-1]))
+    inside = [(chosen >= start) & (chosen < end) for start, end in pairwise(starts)]
+    return np.concatenate([part[chosen[mine] - start] for part, mine, start in zip(parts, inside, starts, strict=False)])
