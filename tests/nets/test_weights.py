@@ -1,9 +1,7 @@
 """Starting weights: what is loaded, what is not, and what a person is told."""
 
 import re
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -14,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from adamatch.errors import InputError
-from adamatch.nets import ResNetV2, WeightAverage, WideResNet
+from adamatch.nets import ResNetV2, WeightAverage, WideResNet, weights
 from adamatch.nets.weights import Report, load_weights
 
 State = dict[str, Tensor]
@@ -247,26 +245,11 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_timm_where_it_is_installed_and_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(
-        InputError, match=r"timm:resnetv2_101 needs timm, which is not installed: pip install 'adamatch\[timm\]'"
-    ):
-        load_weights(deep(), "timm:resnetv2_101")
-
-    def create_model(name: str, *, pretrained: bool) -> nn.Module:
-        if name != "known":
-            raise RuntimeError(f"Unknown model\n({name})")
-        assert pretrained
-        model: Any = deep(1000, seed=1)
-        model.pretrained_cfg = {"mean": (0.485, 0.456, 0.406)}
-        return model  # type: ignore[no-any-return]
-
-    monkeypatch.setitem(sys.modules, "timm", SimpleNamespace(create_model=create_model))
+def test_weights_of_timm_for_another_network_note_how_they_know_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "timm_state", lambda name: deep(1000, seed=1).state_dict())
+    monkeypatch.setattr(weights, "timm_mean", lambda name: (0.485, 0.456, 0.406))
     here = deep(seed=2)
     report = load_weights(here, "timm:known")
     assert agree(here, state_of(deep(1000, seed=1)), but="head")
     assert "weights of timm:known" in str(report)
     assert "mean (0.485, 0.456, 0.406)" in str(report)
-    with pytest.raises(InputError, match=r"timm cannot give 'other' with weights \(Unknown model \(other\)\)"):
-        load_weights(here, "timm:other")

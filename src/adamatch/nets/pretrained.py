@@ -1,6 +1,8 @@
 """Networks that come with ImageNet's weights: by name, where their weights are, and how their images are made."""
 
+import difflib
 import importlib.util
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,9 +64,6 @@ def has_imagenet(network: str) -> bool:
 class Timm(nn.Module):
     """A classifier of timm. Images come as (x - 127.5) / 128, here as everywhere, and are given to it as it knows them."""
 
-    scale: Tensor
-    offset: Tensor
-
     def __init__(self, network: str, classes: int) -> None:
         super().__init__()
         name = network.removeprefix(TIMM)
@@ -75,10 +74,7 @@ class Timm(nn.Module):
             raise InputError(f"timm cannot build {name!r} for {classes} classes ({_line(error)})") from None
         if not isinstance(self.head, nn.Linear):
             raise InputError(f"{network} has no linear classifier as its last layer: choose another model of timm")
-        # (p - mean) / std of pixels p in [0, 1], from x = (255 p - 127.5) / 128. Buffers: they are saved with the weights.
-        mean, std = _per_channel(config["mean"]), _per_channel(config["std"])
-        self.register_buffer("scale", 128 / 255 / std)
-        self.register_buffer("offset", (0.5 - mean) / std)
+        self.pixels = Pixels(config["mean"], config["std"])
 
     @property
     def head(self) -> Any:
@@ -86,17 +82,34 @@ class Timm(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """x [N, 3, H, W] -> what the classifier gets, [N, d]."""
-        pooled: Tensor = self.net.forward_head(self.net.forward_features(x * self.scale + self.offset), pre_logits=True)
+        pooled: Tensor = self.net.forward_head(self.net.forward_features(self.pixels(x)), pre_logits=True)
         return pooled
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.net(x * self.scale + self.offset)
+        logits: Tensor = self.net(self.pixels(x))
         return logits
+
+
+class Pixels(nn.Module):
+    """x = (255 p - 127.5) / 128 -> (p - mean) / std, of pixels p in [0, 1]. Its numbers are saved with the weights."""
+
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        centre, spread = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
+        self.register_buffer("scale", 128 / 255 / spread)
+        self.register_buffer("offset", (0.5 - centre) / spread)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale + self.offset
 
 
 def timm_state(name: str) -> dict[str, Tensor]:
     """The tensors of one of timm's models with its weights, from its hub."""
     _timm_config(name)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would tell of every try
     try:
         model = _timm().create_model(name, pretrained=True)
     except Exception as error:  # no weights of that name, no connection: timm and its hub raise many kinds
@@ -127,15 +140,11 @@ def _timm_config(network: str) -> dict[str, Any]:
     name = network.removeprefix(TIMM)
     config = _timm().get_pretrained_cfg(name, allow_unregistered=False) if _timm().is_model(name) else None
     if config is None:
-        near = _timm().list_models(f"*{name.split('_')[0].split('.')[0]}*")[:5]
+        near = difflib.get_close_matches(name, _timm().list_models(), 3)
         hint = f": did you mean {', '.join(near)}?" if near else ": see timm.list_models()"
         raise InputError(f"timm has no model called {name!r}{hint}")
     values: dict[str, Any] = config.to_dict()
     return values
-
-
-def _per_channel(values: Sequence[float]) -> Tensor:
-    return torch.tensor(values).view(3, 1, 1)
 
 
 def _line(error: BaseException) -> str:

@@ -60,7 +60,7 @@ class Report:
 def load_weights(net: nn.Module, where: str | Path) -> Report:
     """Start `net`, in place, from a file or `timm:NAME`, by name and shape; a head of other classes stays new."""
     theirs = read_weights(str(where))
-    ours = _floating(net.state_dict())
+    ours = {name: value for name, value in _floating(net.state_dict()).items() if not name.startswith("pixels.")}
     head = _head(ours)
     body = {name: value for name, value in ours.items() if name not in head}
     their_head = _their_head(theirs, head, body)
