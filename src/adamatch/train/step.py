@@ -1,6 +1,7 @@
 """One training step: views, the method's phases, the optimisers, the weight average, the probes. Nothing is read back."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -44,13 +45,13 @@ class Step:
         self.optimisers = [make_optimiser(self._groups(parameters, recipe), recipe) for parameters in self.trained]
         self.apart = _per_rank(net) if ranks.count() > 1 else []
         self.meter = Meter(device)
-        self._view = compiled(_view, machine, say)
-        self._probe = compiled(_probe, machine, say)
-        self._learn = compiled(_learn, machine, say)
-        # A network takes minutes to compile: not worth it in a short run, whose step is one CUDA graph all the same.
-        self._loss, self._predict = _loss, _predict
-        if recipe.last_step >= WORTH_COMPILING:
-            self._loss, self._predict = compiled(_loss, machine, say), compiled(_predict, machine, say)
+        # Compiling takes a minute and more: not worth it in a short run, whose step is one CUDA graph all the same.
+        how = machine if recipe.last_step >= WORTH_COMPILING else replace(machine, compile=False)
+        self._view = compiled(_view, how, say)
+        self._loss = compiled(_loss, how, say)
+        self._predict = compiled(_predict, how, say)
+        self._probe = compiled(_probe, how, say)
+        self._learn = compiled(_learn, how, say)
 
     def __call__(self, inputs: Inputs) -> None:
         self.lr.copy_(inputs.lr)
