@@ -22,6 +22,7 @@ from torch.nn.grad import conv2d_weight
 from adamatch.nets import fused, kernels, kernels_conv, norm
 from adamatch.nets.conv import Conv
 from adamatch.nets.norm import BatchNorm
+from adamatch.nets.plan import Plan
 
 NORMS = [  # images, channels, side: WRN-28-2 at 32x32, then WRN-34-2 at 64x64
     (640, 16, 32), (640, 32, 32), (640, 64, 16), (640, 128, 8), (640, 32, 64), (640, 64, 32), (640, 128, 16),
@@ -115,8 +116,8 @@ def norms(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
 
     parts: dict[str, dict[str, float]] = {}
     for tile, warps, programs in PLANS:
-        kernels.Plan.tile, kernels.Plan.warps, kernels.Plan.programs = tile, warps, programs
-        plan = kernels.Plan(images(n, c, side), groups)
+        Plan.tile, Plan.warps, Plan.programs = tile, warps, programs
+        plan = Plan(images(n, c, side), groups)
         stats = kernels.moments(plan, images(n, c, side))
         means = torch.zeros_like(stats)
         rest = (weight, bias, EPS, SLOPE)
@@ -136,7 +137,7 @@ def norms(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
                 parts.setdefault(name, {"floor": count * size / rate})[f"{tile}/{warps}/{programs}"] = took
             except Exception as problem:
                 print(f"norm {(n, c, side)} {name} {tile}/{warps}/{programs}: {problem!r}")
-    kernels.Plan.tile, kernels.Plan.warps, kernels.Plan.programs = PLANS[1]
+    Plan.tile, Plan.warps, Plan.programs = PLANS[1]
 
     def whole(function: Callable[..., Tensor], sizes: tuple[int, ...]) -> Callable[..., object]:
         def both(x: Tensor, dy: Tensor) -> object:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d, conv_transpose2d
+from torch.nn.functional import batch_norm, conv2d, conv_transpose2d, relu6
 from torch.nn.grad import conv2d_weight
 
 from adamatch.nets import fused, norm
 from adamatch.nets.conv import Conv
+from adamatch.nets.plan import Plan, columns
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: the plain twins run instead")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -79,14 +80,23 @@ CASES = [  # images, channels, height, width, groups
     (6, 32, 5, 1, (1, 5)),
     (2, 128, 8, 8, (1, 1)),
     (1, 256, 3, 3, (1,)),
+    (5, 8, 3, 5, (2, 3)),
+    (4, 13, 4, 3, (1, 3)),
+    (4, 24, 5, 5, (4,)),
+    (5, 96, 5, 4, (3, 2)),  # blocks of 32 channels
+    (3, 200, 3, 3, (1, 2)),  # blocks of 32, the last one masked
+    (2, 288, 2, 2, (1, 1)),  # blocks of 64, the last one masked
 ]
 
 
 @pytest.mark.parametrize(("n", "c", "h", "w", "groups"), CASES)
-@pytest.mark.parametrize("slope", [0.1, 1.0])
-def test_norm_act_and_its_gradients(n: int, c: int, h: int, w: int, groups: tuple[int, ...], slope: float) -> None:
+@pytest.mark.parametrize("activation", [(0.1, None), (1.0, None), (0.0, 0.7)], ids=["leaky", "none", "cut"])
+def test_norm_act_and_its_gradients(
+    n: int, c: int, h: int, w: int, groups: tuple[int, ...], activation: tuple[float, float | None]
+) -> None:
+    slope, ceiling = activation
     inputs, dy = [images(n, c, h, w) * 2 + 1, torch.randn(c, device=DEVICE), torch.randn(c, device=DEVICE)], images(n, c, h, w)
-    settings = (None, None, groups, 0.0, 1e-6, slope)
+    settings = (None, None, groups, 0.0, 1e-6, slope, False, ceiling)
     ours = gradients(lambda x, g, b: (OURS.norm_act(x, g, b, *settings),), inputs, [dy])
     twin = gradients(lambda x, g, b: (TWIN.norm_act(x, g, b, *settings),), [t.double() for t in inputs], [dy])
     for out, reference in zip(ours, twin, strict=True):
@@ -107,6 +117,36 @@ def test_add_norm_act_and_its_gradients(used: str) -> None:
     ours = gradients(lambda *t: OURS.add_norm_act(*t, *settings)[part], inputs, seeds[part])
     for out, reference in zip(ours, gradients(plain, [t.double() for t in inputs], seeds[part]), strict=True):
         assert error(out, reference) < 1e-5
+
+
+@pytest.mark.parametrize(("c", "groups"), [(16, (7,)), (24, (3, 4)), (144, (3, 4))])
+@pytest.mark.parametrize("activation", [(1.0, None), (0.0, 0.7)], ids=["none", "cut"])
+def test_norm_act_then_add_and_its_gradients(c: int, groups: tuple[int, ...], activation: tuple[float, float | None]) -> None:
+    slope, ceiling = activation
+    inputs = [images(7, c, 3, 5), images(7, c, 3, 5), torch.randn(c, device=DEVICE), torch.randn(c, device=DEVICE)]
+    seeds, settings = [images(7, c, 3, 5)], (None, None, groups, 0.0, 1e-3, slope, False, ceiling)
+
+    def plain(x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor]:
+        return (skip + TWIN.norm_act(x, weight, bias, *settings),)
+
+    ours = gradients(lambda *t: (OURS.norm_act_then_add(*t, *settings),), inputs, seeds)
+    for out, reference in zip(ours, gradients(plain, [t.double() for t in inputs], seeds), strict=True):
+        assert error(out, reference) < 1e-5
+
+
+def test_channels_are_dealt_with_little_padding() -> None:
+    assert [columns(2**i) for i in range(3, 12)] == [8, 16, 32, 64, 128, 256, 512, 1024, 256]
+    assert [columns(c) for c in (13, 24, 40, 80)] == [16, 32, 64, 128]  # all of them, padded
+    assert [columns(c) for c in (96, 112, 144, 192, 672, 1152)] == [32, 128, 32, 64, 256, 256]
+
+
+def test_relu6_is_pytorchs() -> None:
+    x = images(4, 24, 3, 3) * 3
+    y = OURS.norm_act(x, torch.full((24,), 9.0, device=DEVICE), torch.ones(24, device=DEVICE), None, None, (4,), 0.0, 1e-3, 0.0,
+                      False, 6.0)  # fmt: skip
+    plain = batch_norm(x, None, None, torch.full((24,), 9.0, device=DEVICE), torch.ones(24, device=DEVICE), True, 0.0, 1e-3)
+    torch.testing.assert_close(y, relu6(plain))
+    assert float(y.max()) == 6.0
 
 
 def test_bfloat16_images_have_float32_statistics() -> None:
@@ -140,7 +180,7 @@ def test_the_last_groups_statistics_are_recorded() -> None:
 
 def test_many_rows_go_through_several_tiles_and_parts() -> None:
     x = images(40, 16, 37, 3)
-    plan = OURS.kernels.Plan(x, [11, 29])
+    plan = Plan(x, [11, 29])
     assert plan.parts > 2
     weight, bias = torch.ones(16, device=DEVICE), torch.zeros(16, device=DEVICE)
     y = OURS.norm_act(x, weight, bias, None, None, (11, 29), 0.0, 1e-6, 0.1)
@@ -187,6 +227,9 @@ def test_operators_are_well_formed() -> None:
     ops = torch.ops.adamatch
     torch.library.opcheck(ops.norm_act.default, (x, weight, bias, [1, 3], 1e-6, 0.1), test_utils=checks)
     torch.library.opcheck(ops.add_norm_act.default, (x, images(4, 16, 4, 4), weight, bias, [4], 1e-6, 0.1), test_utils=checks)
+    skip = images(4, 16, 4, 4).requires_grad_()
+    given = (x, skip, weight, bias, [1, 3], 1e-6, 0.0, False, 6.0)
+    torch.library.opcheck(ops.norm_act_then_add.default, given, test_utils=checks)
     x = images(2, 16, 4, 8, dtype=NARROW).requires_grad_()
     torch.library.opcheck(ops.conv3x3.default, (x, images(16, 16, 3, 3, dtype=NARROW)), test_utils=checks)
 

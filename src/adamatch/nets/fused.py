@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.nets import kernels, kernels_conv
+from adamatch.nets.plan import Plan
 from adamatch.nets.statistics import of_all_ranks, record
 
 LAST = torch.channels_last
@@ -20,14 +21,12 @@ def use(net: nn.Module, on: bool) -> None:
 
 
 def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
-    channels = x.shape[1]
     return (
         kernels.AVAILABLE
         and x.is_cuda
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and x.is_contiguous(memory_format=LAST)
-        and 16 <= channels <= 1024
-        and channels & (channels - 1) == 0
+        and 8 <= x.shape[1] <= 2048
         and len(groups) <= 2
     )
 
@@ -57,9 +56,10 @@ def norm_act(
     eps: float,
     slope: float,
     shared: bool = False,
+    ceiling: float | None = None,
 ) -> Tensor:
     """`shared`: statistics are of all ranks."""
-    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope, shared)
+    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope, shared, ceiling)
     record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
     return y  # type: ignore[no-any-return]
 
@@ -76,10 +76,30 @@ def add_norm_act(
     eps: float,
     slope: float,
     shared: bool = False,
+    ceiling: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope, shared)
+    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope, shared, ceiling)
     record(stats.detach(), groups[-1] * a.shape[2] * a.shape[3], running_mean, running_var, momentum, shared)
     return total, y
+
+
+def norm_act_then_add(
+    x: Tensor,
+    skip: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+    slope: float,
+    shared: bool = False,
+    ceiling: float | None = None,
+) -> Tensor:
+    y, stats = _norm_act_then_add(x, skip, weight, bias, list(groups), eps, slope, shared, ceiling)
+    record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
+    return y  # type: ignore[no-any-return]
 
 
 def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
@@ -89,39 +109,54 @@ def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
 
 @torch.library.custom_op("adamatch::norm_act", mutates_args=())
 def _norm_act(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     x = x.contiguous(memory_format=LAST)
-    plan, y = kernels.Plan(x, groups), torch.empty_like(x)
+    plan, y = Plan(x, groups), torch.empty_like(x)
     stats = kernels.moments(plan, x)
     stats = of_all_ranks(stats) if shared else stats
-    kernels.apply(plan, x, y, stats, weight, bias, eps, slope)
+    kernels.apply(plan, x, y, stats, weight, bias, eps, slope, ceiling)
     return y, stats
 
 
 @torch.library.custom_op("adamatch::add_norm_act", mutates_args=())
 def _add_norm_act(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     a, b = a.contiguous(memory_format=LAST), b.contiguous(memory_format=LAST)
-    plan, total, y = kernels.Plan(a, groups), torch.empty_like(a), torch.empty_like(a)
+    plan, total, y = Plan(a, groups), torch.empty_like(a), torch.empty_like(a)
     stats = kernels.moments(plan, a, b, total)
     stats = of_all_ranks(stats) if shared else stats
-    kernels.apply(plan, total, y, stats, weight, bias, eps, slope)
+    kernels.apply(plan, total, y, stats, weight, bias, eps, slope, ceiling)
     return total, y, stats
+
+
+@torch.library.custom_op("adamatch::norm_act_then_add", mutates_args=())
+def _norm_act_then_add(
+    x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    x, skip = x.contiguous(memory_format=LAST), skip.contiguous(memory_format=LAST)
+    plan, y = Plan(x, groups), torch.empty_like(x)
+    stats = kernels.moments(plan, x)
+    stats = of_all_ranks(stats) if shared else stats
+    kernels.apply(plan, x, y, stats, weight, bias, eps, slope, ceiling, skip)
+    return y, stats
 
 
 @torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
 def _norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
     extra = None if extra is None else extra.contiguous(memory_format=LAST)
-    plan, dx = kernels.Plan(x, groups), torch.empty_like(x)
-    means, dweight, dbias = kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope)
+    plan, dx = Plan(x, groups), torch.empty_like(x)
+    means, dweight, dbias = kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
     means = ranks.mean(means) if shared else means
-    kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope)
+    kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
     return dx, dweight, dbias
 
 
@@ -166,22 +201,32 @@ def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
 
 @_norm_act.register_fake
 def _(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
-) -> tuple[Tensor, Tensor]:
+    x: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     return _like(x), _stats_of(x, groups)
 
 
 @_add_norm_act.register_fake
 def _(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, groups: list[int], eps: float, slope: float, shared: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
+    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     return _like(a), _like(a), _stats_of(a, groups)
+
+
+@_norm_act_then_add.register_fake
+def _(
+    x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    return _like(x), _stats_of(x, groups)
 
 
 @_norm_act_grad.register_fake
 def _(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     return _like(x), torch.empty_like(weight), torch.empty_like(bias)
 
@@ -208,7 +253,7 @@ def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor])
 
 
 def _norm_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None, None
+    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
 
 
 def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -219,7 +264,18 @@ def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, T
 
 def _add_backward(ctx: Any, dtotal: Tensor | None, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     dx, dweight, dbias = _norm_act_grad(dy, dtotal, *ctx.saved_tensors, *ctx.settings)
-    return dx, dx, dweight, dbias, None, None, None, None
+    return dx, dx, dweight, dbias, None, None, None, None, None
+
+
+def _keep_then_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, _, weight, bias, *ctx.settings = inputs
+    ctx.save_for_backward(x, output[1], weight, bias)
+    ctx.set_materialize_grads(False)
+
+
+def _then_add_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    dx, dweight, dbias = _norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings)
+    return dx, dy, dweight, dbias, None, None, None, None, None
 
 
 def _keep_conv(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -233,4 +289,5 @@ def _conv_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
 
 _norm_act.register_autograd(_norm_backward, setup_context=_keep_norm)
 _add_norm_act.register_autograd(_add_backward, setup_context=_keep_add)
+_norm_act_then_add.register_autograd(_then_add_backward, setup_context=_keep_then_add)
 _conv3x3.register_autograd(_conv_backward, setup_context=_keep_conv)

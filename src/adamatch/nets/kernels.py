@@ -1,4 +1,6 @@
-"""Triton kernels for batch norm with LeakyReLU on channels_last images: x [N,C,H,W] is read as rows [N*H*W, C].
+"""Triton kernels for batch norm with LeakyReLU or ReLU6 on channels_last images: x [N,C,H,W] is read as rows [N*H*W, C].
+
+A program takes COLS channels, a power of two: all C of them, or a block; where they do not divide evenly the last are masked.
 
 One or two groups of rows have statistics of their own: the first group ends at row `split` (0: one group only). Programs never
 straddle that boundary, partial results are written out and combined in a fixed order: no atomics, the same bits every time.
@@ -12,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from adamatch.nets.plan import Plan
+
 try:
     import triton
     import triton.language as tl
@@ -19,7 +23,6 @@ except ImportError:
     triton = None
 
 AVAILABLE = triton is not None
-PARTS = 512  # at most so many partial results a group: one tile of the combining kernels
 
 
 def jit(function: Any) -> Any:
@@ -37,24 +40,72 @@ def _place(pid, rows, split, SIZE: tl.constexpr, GROUPS: tl.constexpr):
 
 
 @jit
+def _program(C: tl.constexpr, COLS: tl.constexpr, BACKWARDS: tl.constexpr):
+    """Number of this program among those of its columns, and its columns; blocks of the same rows are next to each other."""
+    pid = tl.program_id(0)
+    if BACKWARDS:
+        pid = tl.num_programs(0) - 1 - pid
+    column = tl.arange(0, COLS)
+    if COLS < C:
+        column += pid % ((C + COLS - 1) // COLS) * COLS
+        pid = pid // ((C + COLS - 1) // COLS)
+    return pid, column
+
+
+@jit
+def _inside(rows, column, C: tl.constexpr, COLS: tl.constexpr):
+    """Mask of a tile, from that of its rows."""
+    if C % COLS == 0:
+        return rows[:, None]
+    else:
+        return rows[:, None] & (column < C)[None, :]
+
+
+@jit
+def _read(pointer, column, C: tl.constexpr, COLS: tl.constexpr):
+    """A value of each column."""
+    if C % COLS == 0:
+        return tl.load(pointer + column).to(tl.float32)
+    else:
+        return tl.load(pointer + column, mask=column < C, other=0.0).to(tl.float32)
+
+
+@jit
+def _write(pointer, column, value, C: tl.constexpr, COLS: tl.constexpr):
+    if C % COLS == 0:
+        tl.store(pointer + column, value)
+    else:
+        tl.store(pointer + column, value, mask=column < C)
+
+
+@jit
+def _through(z, dy, slope, CEILING: tl.constexpr):
+    """Gradient before the activation, of that after it."""
+    dz = tl.where(z > 0, dy, slope * dy)
+    if CEILING is not None:
+        dz = tl.where(z > CEILING, 0.0, dz)
+    return dz
+
+
+@jit
 def _moments(
     a, b, total, parts, rows, split,
-    SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """Mean and sum of squared deviations of `SIZE` rows; with ADD of a + b, which is stored on the way."""
-    pid = tl.program_id(0)
+    pid, column = _program(C, COLS, False)
     start, stop, _ = _place(pid, rows, split, SIZE, GROUPS)
-    column, row = tl.arange(0, C), tl.arange(0, BLOCK)
+    row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
     tile = row[:, None] * C + column[None, :]
     # Sums of x - pivot rather than of x: with a mean far from zero the squares would cancel in float32.
-    pivot = tl.load(a + base + column).to(tl.float32)
+    pivot = _read(a + base, column, C, COLS)
     if ADD:
-        pivot += tl.load(b + base + column).to(tl.float32)
-    s1 = tl.full([BLOCK, C], 0.0, tl.float32)
-    s2 = tl.full([BLOCK, C], 0.0, tl.float32)
+        pivot += _read(b + base, column, C, COLS)
+    s1 = tl.full([BLOCK, COLS], 0.0, tl.float32)
+    s2 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     for i in range(0, SIZE, BLOCK):
-        mask = (start + i + row < stop)[:, None]
+        mask = _inside(start + i + row < stop, column, C, COLS)
         x = tl.load(a + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
         if ADD:
             x += tl.load(b + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
@@ -66,8 +117,8 @@ def _moments(
         s2 += d * d
     n = (stop - start).to(tl.float32)
     shift = tl.sum(s1, 0) / n
-    tl.store(parts + pid * 2 * C + column, pivot + shift)
-    tl.store(parts + pid * 2 * C + C + column, tl.maximum(tl.sum(s2, 0) - shift * shift * n, 0.0))
+    _write(parts + pid * 2 * C, column, pivot + shift, C, COLS)
+    _write(parts + pid * 2 * C + C, column, tl.maximum(tl.sum(s2, 0) - shift * shift * n, 0.0), C, COLS)
 
 
 @jit
@@ -81,55 +132,67 @@ def _combine_moments(
     first = tl.where(group < GROUPS - 1, 0, (split + SIZE - 1) // SIZE)
     count = tl.minimum(tl.maximum(n - i * SIZE, 0), SIZE).to(tl.float32)[:, None]
     place = (first + i)[:, None] * 2 * C + column[None, :]
-    mean_i = tl.load(parts + place, mask=count > 0, other=0.0)
-    square_i = tl.load(parts + place + C, mask=count > 0, other=0.0)
+    there = count > 0
+    if C % WIDTH != 0:
+        there = there & (column < C)[None, :]
+    mean_i = tl.load(parts + place, mask=there, other=0.0)
+    square_i = tl.load(parts + place + C, mask=there, other=0.0)
     n = n.to(tl.float32)
     mean = tl.sum(mean_i * (count / n), 0)
     d = mean_i - mean[None, :]
-    tl.store(stats + group * 2 * C + column, mean)
-    tl.store(stats + group * 2 * C + C + column, tl.sum(square_i + count * d * d, 0) / n)
+    _write(stats + group * 2 * C, column, mean, C, WIDTH)
+    _write(stats + group * 2 * C + C, column, tl.sum(square_i + count * d * d, 0) / n, C, WIDTH)
 
 
 @jit
-def _apply(x, y, stats, weight, bias, rows, split, eps, slope, GROUPS: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr):
+def _apply(
+    x, skip, y, stats, weight, bias, rows, split, eps, slope,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """The activation; with ADD, `skip` is added to it."""
     # Backwards: the rows whose statistics were read last are still in the cache.
-    pid = tl.num_programs(0) - 1 - tl.program_id(0)
+    pid, column = _program(C, COLS, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
-    column, row = tl.arange(0, C), tl.arange(0, BLOCK)
+    row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
-    tile, mask = row[:, None] * C + column[None, :], (start + row < stop)[:, None]
-    mean = tl.load(stats + group * 2 * C + column)
-    scale = tl.load(weight + column).to(tl.float32) / tl.sqrt(tl.load(stats + group * 2 * C + C + column) + eps)
+    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, COLS)
+    mean = _read(stats + group * 2 * C, column, C, COLS)
+    scale = _read(weight, column, C, COLS) / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps)
     z = (tl.load(x + base + tile, mask=mask, other=0.0).to(tl.float32) - mean[None, :]) * scale[None, :]
-    z += tl.load(bias + column).to(tl.float32)[None, :]
-    tl.store(y + base + tile, tl.where(z > 0, z, slope * z).to(y.dtype.element_ty), mask=mask)
+    z += _read(bias, column, C, COLS)[None, :]
+    z = tl.where(z > 0, z, slope * z)
+    if CEILING is not None:
+        z = tl.minimum(z, CEILING)
+    if ADD:
+        z += tl.load(skip + base + tile, mask=mask, other=0.0).to(tl.float32)
+    tl.store(y + base + tile, z.to(y.dtype.element_ty), mask=mask)
 
 
 @jit
 def _grad_sums(
     dy, x, parts, stats, weight, bias, rows, split, eps, slope,
-    SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+    CEILING: tl.constexpr, SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sums over `SIZE` rows of dz and dz * xhat; z is recomputed, so that the output need not be kept."""
-    pid = tl.program_id(0)
+    pid, column = _program(C, COLS, False)
     start, stop, group = _place(pid, rows, split, SIZE, GROUPS)
-    column, row = tl.arange(0, C), tl.arange(0, BLOCK)
+    row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
     tile = row[:, None] * C + column[None, :]
-    mean = tl.load(stats + group * 2 * C + column)[None, :]
-    rstd = (1.0 / tl.sqrt(tl.load(stats + group * 2 * C + C + column) + eps))[None, :]
-    w, b = tl.load(weight + column).to(tl.float32)[None, :], tl.load(bias + column).to(tl.float32)[None, :]
-    s1 = tl.full([BLOCK, C], 0.0, tl.float32)
-    s2 = tl.full([BLOCK, C], 0.0, tl.float32)
+    mean = _read(stats + group * 2 * C, column, C, COLS)[None, :]
+    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps))[None, :]
+    w, b = _read(weight, column, C, COLS)[None, :], _read(bias, column, C, COLS)[None, :]
+    s1 = tl.full([BLOCK, COLS], 0.0, tl.float32)
+    s2 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     for i in range(0, SIZE, BLOCK):
-        mask = (start + i + row < stop)[:, None]
+        mask = _inside(start + i + row < stop, column, C, COLS)
         xhat = (tl.load(x + base + i * C + tile, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         dz = tl.load(dy + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
-        dz = tl.where(xhat * w + b > 0, dz, slope * dz)
+        dz = _through(xhat * w + b, dz, slope, CEILING)
         s1 += dz
         s2 += dz * xhat
-    tl.store(parts + pid * 2 * C + column, tl.sum(s1, 0))
-    tl.store(parts + pid * 2 * C + C + column, tl.sum(s2, 0))
+    _write(parts + pid * 2 * C, column, tl.sum(s1, 0), C, COLS)
+    _write(parts + pid * 2 * C + C, column, tl.sum(s2, 0), C, COLS)
 
 
 @jit
@@ -144,61 +207,40 @@ def _combine_grads(
     for group in tl.static_range(GROUPS):
         n = tl.where(group < GROUPS - 1, split, rows - split)
         first = tl.where(group < GROUPS - 1, 0, (split + SIZE - 1) // SIZE)
-        place, mask = (first + i)[:, None] * 2 * C + column[None, :], (i * SIZE < n)[:, None]
+        place, mask = (first + i)[:, None] * 2 * C + column[None, :], _inside(i * SIZE < n, column, C, WIDTH)
         s1 = tl.sum(tl.load(parts + place, mask=mask, other=0.0), 0)
         s2 = tl.sum(tl.load(parts + place + C, mask=mask, other=0.0), 0)
-        tl.store(means + group * 2 * C + column, s1 / n.to(tl.float32))
-        tl.store(means + group * 2 * C + C + column, s2 / n.to(tl.float32))
+        _write(means + group * 2 * C, column, s1 / n.to(tl.float32), C, WIDTH)
+        _write(means + group * 2 * C + C, column, s2 / n.to(tl.float32), C, WIDTH)
         db += s1
         dw += s2
-    tl.store(dweight + column, dw)
-    tl.store(dbias + column, db)
+    _write(dweight, column, dw, C, WIDTH)
+    _write(dbias, column, db, C, WIDTH)
 
 
 @jit
 def _grad_input(
     dy, extra, x, dx, stats, means, weight, bias, rows, split, eps, slope,
-    GROUPS: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """dx = weight / std * (dz - mean(dz) - xhat * mean(dz * xhat)), with ADD plus the gradient `extra` of the sum itself."""
-    pid = tl.num_programs(0) - 1 - tl.program_id(0)
+    pid, column = _program(C, COLS, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
-    column, row = tl.arange(0, C), tl.arange(0, BLOCK)
+    row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
-    tile, mask = row[:, None] * C + column[None, :], (start + row < stop)[:, None]
-    mean = tl.load(stats + group * 2 * C + column)[None, :]
-    rstd = (1.0 / tl.sqrt(tl.load(stats + group * 2 * C + C + column) + eps))[None, :]
-    w, b = tl.load(weight + column).to(tl.float32)[None, :], tl.load(bias + column).to(tl.float32)[None, :]
-    m1 = tl.load(means + group * 2 * C + column)[None, :]
-    m2 = tl.load(means + group * 2 * C + C + column)[None, :]
+    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, COLS)
+    mean = _read(stats + group * 2 * C, column, C, COLS)[None, :]
+    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps))[None, :]
+    w, b = _read(weight, column, C, COLS)[None, :], _read(bias, column, C, COLS)[None, :]
+    m1 = _read(means + group * 2 * C, column, C, COLS)[None, :]
+    m2 = _read(means + group * 2 * C + C, column, C, COLS)[None, :]
     xhat = (tl.load(x + base + tile, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
     dz = tl.load(dy + base + tile, mask=mask, other=0.0).to(tl.float32)
-    dz = tl.where(xhat * w + b > 0, dz, slope * dz)
+    dz = _through(xhat * w + b, dz, slope, CEILING)
     d = w * rstd * (dz - m1 - xhat * m2)
     if ADD:
         d += tl.load(extra + base + tile, mask=mask, other=0.0).to(tl.float32)
     tl.store(dx + base + tile, d.to(dx.dtype.element_ty), mask=mask)
-
-
-class Plan:
-    """How rows are dealt to programs: `tile` elements are in flight in each, sums go over `size` rows, others over `block`."""
-
-    tile, warps, programs = 4096, 4, 396  # of an H200: 132 multiprocessors, three programs each (measured best of five)
-
-    def __init__(self, x: Tensor, groups: list[int]) -> None:
-        pixels = x.shape[2] * x.shape[3]
-        self.groups, self.channels = len(groups), x.shape[1]
-        self.rows, self.split = sum(groups) * pixels, groups[0] * pixels if len(groups) == 2 else 0
-        self.block = min(max(1, self.tile // self.channels), 1 << (self.rows - 1).bit_length())
-        longest = max(self.split, self.rows - self.split)
-        share = max(-(-self.rows // self.programs), -(-longest // PARTS))
-        self.size = -(-share // self.block) * self.block
-        self.parts = self.count(self.size)
-        self.most = 1 << (-(-longest // self.size) - 1).bit_length()  # the longer group's parts, to a power of two
-        self.width = min(8, self.channels)
-
-    def count(self, size: int) -> int:
-        return -(-self.split // size) - (-(self.rows - self.split) // size)
 
 
 def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None = None) -> Tensor:
@@ -206,45 +248,50 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=a.device)
     stats = torch.empty(plan.groups, 2, plan.channels, dtype=torch.float32, device=a.device)
     where = (plan.rows, plan.split, plan.size)
-    _moments[(plan.parts,)](
-        a, b, total, parts, *where, plan.groups, plan.channels, plan.block, total is not None, num_warps=plan.warps
-    )
-    grid = (plan.channels // plan.width, plan.groups)
+    _moments[(plan.parts * plan.blocks,)](
+        a, b, total, parts, *where, plan.groups, plan.channels, plan.columns, plan.block, total is not None,
+        num_warps=plan.warps,
+    )  # fmt: skip
+    grid = (-(-plan.channels // plan.width), plan.groups)
     _combine_moments[grid](parts, stats, *where, plan.most, plan.groups, plan.channels, plan.width, num_warps=4)
     return stats
 
 
-def apply(plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float) -> None:
-    grid = (plan.count(plan.block),)
+def apply(
+    plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
+    ceiling: float | None = None, skip: Tensor | None = None,
+) -> None:  # fmt: skip
+    grid = (plan.count(plan.block) * plan.blocks,)
     _apply[grid](
-        x, y, stats, weight, bias, plan.rows, plan.split, eps, slope, plan.groups, plan.channels, plan.block,
-        num_warps=plan.warps,
+        x, skip, y, stats, weight, bias, plan.rows, plan.split, eps, slope, ceiling, plan.groups, plan.channels,
+        plan.columns, plan.block, skip is not None, num_warps=plan.warps,
     )  # fmt: skip
 
 
 def grad_means(
-    plan: Plan, dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float
-) -> tuple[Tensor, Tensor, Tensor]:
+    plan: Plan, dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
+    ceiling: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """-> means [groups, 2, C] of dz and dz * xhat, dweight [C], dbias [C]."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=x.device)
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
-    where = (plan.rows, plan.split, plan.size)
-    _grad_sums[(plan.parts,)](
-        dy, x, parts, stats, weight, bias, plan.rows, plan.split, eps, slope, plan.size, plan.groups, plan.channels,
-        plan.block, num_warps=plan.warps,
+    _grad_sums[(plan.parts * plan.blocks,)](
+        dy, x, parts, stats, weight, bias, plan.rows, plan.split, eps, slope, ceiling, plan.size, plan.groups, plan.channels,
+        plan.columns, plan.block, num_warps=plan.warps,
     )  # fmt: skip
-    _combine_grads[(plan.channels // plan.width,)](
-        parts, means, dweight, dbias, *where, plan.most, plan.groups, plan.channels, plan.width, num_warps=4
-    )
+    _combine_grads[(-(-plan.channels // plan.width),)](
+        parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.most, plan.groups, plan.channels, plan.width,
+        num_warps=4,
+    )  # fmt: skip
     return means, dweight, dbias
 
 
 def grad_input(
     plan: Plan, dy: Tensor, extra: Tensor | None, x: Tensor, dx: Tensor,
-    stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
+    stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float, ceiling: float | None = None,
 ) -> None:  # fmt: skip
-    grid = (plan.count(plan.block),)
+    grid = (plan.count(plan.block) * plan.blocks,)
     _grad_input[grid](
-        dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, eps, slope,
-        plan.groups, plan.channels, plan.block, extra is not None, num_warps=plan.warps,
+        dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, eps, slope, ceiling,
+        plan.groups, plan.channels, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
     )  # fmt: skip

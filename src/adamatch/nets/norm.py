@@ -1,6 +1,5 @@
 """Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,7 +19,7 @@ class BatchNorm(nn.BatchNorm2d):
     """
 
     def __init__(
-        self, channels: int, *, eps: float = 1e-6, momentum: float = 0.001, slope: float = 0.1, ceiling: float = math.inf
+        self, channels: int, *, eps: float = 1e-6, momentum: float = 0.001, slope: float = 0.1, ceiling: float | None = None
     ) -> None:
         super().__init__(channels, eps=eps, momentum=momentum)
         self.slope, self.ceiling = slope, ceiling
@@ -31,28 +30,33 @@ class BatchNorm(nn.BatchNorm2d):
         """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
         if not self.training:
             y = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-            return self._cut(activate(y, self.slope))
+            return activate(y, self.slope, self.ceiling)
         groups = groups or (x.shape[0],)
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
         function = fused.norm_act if self.fused and fused.norm_runs_on(x, groups) else norm_act
-        return self._cut(function(x, self.weight, self.bias, mean, var, groups, *self._settings()))
+        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
         groups = groups or (a.shape[0],)
         if self.training and self.fused and fused.norm_runs_on(a, groups) and (a.shape, a.dtype) == (b.shape, b.dtype):
             mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            total, y = fused.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
-            return total, self._cut(y)
+            return fused.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
         total = a + b
         return total, self(total, groups)
 
-    def _cut(self, y: Tensor) -> Tensor:
-        return y if self.ceiling == math.inf else y.clamp(max=self.ceiling)
+    def then_add(self, x: Tensor, skip: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """skip + the normalised activation of x: the end of a residual block whose norm comes last, in one pass."""
+        groups = groups or (x.shape[0],)
+        runs = self.training and self.fused and fused.norm_runs_on(x, groups) and fused.norm_runs_on(skip, groups)
+        if runs and (x.shape, x.dtype) == (skip.shape, skip.dtype):
+            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            return fused.norm_act_then_add(x, skip, self.weight, self.bias, mean, var, groups, *self._settings())
+        return skip + self(x, groups)  # type: ignore[no-any-return]
 
-    def _settings(self) -> tuple[float, float, float, bool]:
-        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1
+    def _settings(self) -> tuple[float, float, float, bool, float | None]:
+        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1, self.ceiling
 
 
 def norm_act(
@@ -66,16 +70,17 @@ def norm_act(
     eps: float,
     slope: float,
     shared: bool = False,
+    ceiling: float | None = None,
 ) -> Tensor:
     """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
         record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
-        return activate(y, slope)
+        return activate(y, slope, ceiling)
     *others, last = split(x, list(groups))
     parts = [batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in others]
     parts.append(batch_norm(last, running_mean, running_var, weight, bias, True, momentum, eps))
-    return activate(cat(parts) if others else parts[0], slope)
+    return activate(cat(parts) if others else parts[0], slope, ceiling)
 
 
 def shared_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -89,8 +94,9 @@ def shared_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: tuple[int, ...]
     return cat(y).to(x.dtype), stats
 
 
-def activate(x: Tensor, slope: float) -> Tensor:
-    return x if slope == 1.0 else leaky_relu(x, slope)
+def activate(x: Tensor, slope: float, ceiling: float | None) -> Tensor:
+    x = x if slope == 1.0 else leaky_relu(x, slope)
+    return x if ceiling is None else x.clamp(max=ceiling)
 
 
 @contextmanager
