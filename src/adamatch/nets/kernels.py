@@ -30,49 +30,46 @@ def jit(function: Any) -> Any:
 
 
 @jit
-def _place(pid, rows, split, SIZE: tl.constexpr, GROUPS: tl.constexpr):
-    """First row, last row + 1 and group of program `pid`, when each has `SIZE` rows."""
-    first = (split + SIZE - 1) // SIZE
+def _place(pid, rows, split, size, GROUPS: tl.constexpr):
+    """First row, last row + 1 and group of program `pid`, when each has `size` rows."""
+    first = (split + size - 1) // size
     late = pid >= first
-    start = tl.where(late, split + (pid - first) * SIZE, pid * SIZE)
-    stop = tl.minimum(tl.where(late, rows, split), start + SIZE)
+    start = tl.where(late, split + (pid - first) * size, pid * size)
+    stop = tl.minimum(tl.where(late, rows, split), start + size)
     return start, stop, tl.where(late, GROUPS - 1, 0)
 
 
 @jit
-def _program(C: tl.constexpr, COLS: tl.constexpr, BACKWARDS: tl.constexpr):
+def _program(C, COLS: tl.constexpr, BACKWARDS: tl.constexpr):
     """Number of this program among those of its columns, and its columns; blocks of the same rows are next to each other."""
     pid = tl.program_id(0)
     if BACKWARDS:
         pid = tl.num_programs(0) - 1 - pid
-    column = tl.arange(0, COLS)
-    if COLS < C:
-        column += pid % ((C + COLS - 1) // COLS) * COLS
-        pid = pid // ((C + COLS - 1) // COLS)
-    return pid, column
+    blocks = (C + COLS - 1) // COLS
+    return pid // blocks, pid % blocks * COLS + tl.arange(0, COLS)
 
 
 @jit
-def _inside(rows, column, C: tl.constexpr, COLS: tl.constexpr):
+def _inside(rows, column, C, WHOLE: tl.constexpr):
     """Mask of a tile, from that of its rows."""
-    if C % COLS == 0:
+    if WHOLE:
         return rows[:, None]
     else:
         return rows[:, None] & (column < C)[None, :]
 
 
 @jit
-def _read(pointer, column, C: tl.constexpr, COLS: tl.constexpr):
+def _read(pointer, column, C, WHOLE: tl.constexpr):
     """A value of each column."""
-    if C % COLS == 0:
+    if WHOLE:
         return tl.load(pointer + column).to(tl.float32)
     else:
         return tl.load(pointer + column, mask=column < C, other=0.0).to(tl.float32)
 
 
 @jit
-def _write(pointer, column, value, C: tl.constexpr, COLS: tl.constexpr):
-    if C % COLS == 0:
+def _write(pointer, column, value, C, WHOLE: tl.constexpr):
+    if WHOLE:
         tl.store(pointer + column, value)
     else:
         tl.store(pointer + column, value, mask=column < C)
@@ -89,8 +86,8 @@ def _through(z, dy, slope, CEILING: tl.constexpr):
 
 @jit
 def _moments(
-    a, b, total, parts, rows, split,
-    SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    a, b, total, parts, rows, split, C,
+    SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """Mean and sum of squared deviations of `SIZE` rows; with ADD of a + b, which is stored on the way."""
     pid, column = _program(C, COLS, False)
@@ -99,13 +96,13 @@ def _moments(
     base = start.to(tl.int64) * C
     tile = row[:, None] * C + column[None, :]
     # Sums of x - pivot rather than of x: with a mean far from zero the squares would cancel in float32.
-    pivot = _read(a + base, column, C, COLS)
+    pivot = _read(a + base, column, C, WHOLE)
     if ADD:
-        pivot += _read(b + base, column, C, COLS)
+        pivot += _read(b + base, column, C, WHOLE)
     s1 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     s2 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     for i in range(0, SIZE, BLOCK):
-        mask = _inside(start + i + row < stop, column, C, COLS)
+        mask = _inside(start + i + row < stop, column, C, WHOLE)
         x = tl.load(a + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
         if ADD:
             x += tl.load(b + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
@@ -117,37 +114,39 @@ def _moments(
         s2 += d * d
     n = (stop - start).to(tl.float32)
     shift = tl.sum(s1, 0) / n
-    _write(parts + pid * 2 * C, column, pivot + shift, C, COLS)
-    _write(parts + pid * 2 * C + C, column, tl.maximum(tl.sum(s2, 0) - shift * shift * n, 0.0), C, COLS)
+    _write(parts + pid * 2 * C, column, pivot + shift, C, WHOLE)
+    _write(parts + pid * 2 * C + C, column, tl.maximum(tl.sum(s2, 0) - shift * shift * n, 0.0), C, WHOLE)
 
 
 @jit
 def _combine_moments(
-    parts, stats, rows, split, SIZE: tl.constexpr, P: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, WIDTH: tl.constexpr
-):
+    parts, stats, rows, split, size, C,
+    P: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
     """Partial moments -> stats [GROUPS, 2, C]: mean and biased variance (Chan et al.'s parallel combination)."""
     group = tl.program_id(1)
     column, i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), tl.arange(0, P)
     n = tl.where(group < GROUPS - 1, split, rows - split)
-    first = tl.where(group < GROUPS - 1, 0, (split + SIZE - 1) // SIZE)
-    count = tl.minimum(tl.maximum(n - i * SIZE, 0), SIZE).to(tl.float32)[:, None]
+    first = tl.where(group < GROUPS - 1, 0, (split + size - 1) // size)
+    count = tl.minimum(tl.maximum(n - i * size, 0), size).to(tl.float32)[:, None]
     place = (first + i)[:, None] * 2 * C + column[None, :]
     there = count > 0
-    if C % WIDTH != 0:
+    if not WHOLE:
         there = there & (column < C)[None, :]
     mean_i = tl.load(parts + place, mask=there, other=0.0)
     square_i = tl.load(parts + place + C, mask=there, other=0.0)
     n = n.to(tl.float32)
     mean = tl.sum(mean_i * (count / n), 0)
     d = mean_i - mean[None, :]
-    _write(stats + group * 2 * C, column, mean, C, WIDTH)
-    _write(stats + group * 2 * C + C, column, tl.sum(square_i + count * d * d, 0) / n, C, WIDTH)
+    _write(stats + group * 2 * C, column, mean, C, WHOLE)
+    _write(stats + group * 2 * C + C, column, tl.sum(square_i + count * d * d, 0) / n, C, WHOLE)
 
 
 @jit
 def _apply(
-    x, skip, y, stats, weight, bias, rows, split, eps, slope,
-    CEILING: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    x, skip, y, stats, weight, bias, rows, split, C, eps, slope,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
+    ADD: tl.constexpr,
 ):  # fmt: skip
     """The activation; with ADD, `skip` is added to it."""
     # Backwards: the rows whose statistics were read last are still in the cache.
@@ -155,11 +154,11 @@ def _apply(
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
-    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, COLS)
-    mean = _read(stats + group * 2 * C, column, C, COLS)
-    scale = _read(weight, column, C, COLS) / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps)
+    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, WHOLE)
+    mean = _read(stats + group * 2 * C, column, C, WHOLE)
+    scale = _read(weight, column, C, WHOLE) / tl.sqrt(_read(stats + group * 2 * C + C, column, C, WHOLE) + eps)
     z = (tl.load(x + base + tile, mask=mask, other=0.0).to(tl.float32) - mean[None, :]) * scale[None, :]
-    z += _read(bias, column, C, COLS)[None, :]
+    z += _read(bias, column, C, WHOLE)[None, :]
     z = tl.where(z > 0, z, slope * z)
     if CEILING is not None:
         z = tl.minimum(z, CEILING)
@@ -170,8 +169,9 @@ def _apply(
 
 @jit
 def _grad_sums(
-    dy, x, parts, stats, weight, bias, rows, split, eps, slope,
-    CEILING: tl.constexpr, SIZE: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
+    dy, x, parts, stats, weight, bias, rows, split, C, eps, slope,
+    CEILING: tl.constexpr, SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sums over `SIZE` rows of dz and dz * xhat; z is recomputed, so that the output need not be kept."""
     pid, column = _program(C, COLS, False)
@@ -179,26 +179,26 @@ def _grad_sums(
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
     tile = row[:, None] * C + column[None, :]
-    mean = _read(stats + group * 2 * C, column, C, COLS)[None, :]
-    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps))[None, :]
-    w, b = _read(weight, column, C, COLS)[None, :], _read(bias, column, C, COLS)[None, :]
+    mean = _read(stats + group * 2 * C, column, C, WHOLE)[None, :]
+    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, WHOLE) + eps))[None, :]
+    w, b = _read(weight, column, C, WHOLE)[None, :], _read(bias, column, C, WHOLE)[None, :]
     s1 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     s2 = tl.full([BLOCK, COLS], 0.0, tl.float32)
     for i in range(0, SIZE, BLOCK):
-        mask = _inside(start + i + row < stop, column, C, COLS)
+        mask = _inside(start + i + row < stop, column, C, WHOLE)
         xhat = (tl.load(x + base + i * C + tile, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
         dz = tl.load(dy + base + i * C + tile, mask=mask, other=0.0).to(tl.float32)
         dz = _through(xhat * w + b, dz, slope, CEILING)
         s1 += dz
         s2 += dz * xhat
-    _write(parts + pid * 2 * C, column, tl.sum(s1, 0), C, COLS)
-    _write(parts + pid * 2 * C + C, column, tl.sum(s2, 0), C, COLS)
+    _write(parts + pid * 2 * C, column, tl.sum(s1, 0), C, WHOLE)
+    _write(parts + pid * 2 * C + C, column, tl.sum(s2, 0), C, WHOLE)
 
 
 @jit
 def _combine_grads(
-    parts, means, dweight, dbias, rows, split,
-    SIZE: tl.constexpr, P: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, WIDTH: tl.constexpr,
+    parts, means, dweight, dbias, rows, split, size, C,
+    P: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Partial sums -> their means in each group [GROUPS, 2, C], and the gradients of weight and bias over all groups."""
     column, i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), tl.arange(0, P)
@@ -206,34 +206,35 @@ def _combine_grads(
     dw = tl.full([WIDTH], 0.0, tl.float32)
     for group in tl.static_range(GROUPS):
         n = tl.where(group < GROUPS - 1, split, rows - split)
-        first = tl.where(group < GROUPS - 1, 0, (split + SIZE - 1) // SIZE)
-        place, mask = (first + i)[:, None] * 2 * C + column[None, :], _inside(i * SIZE < n, column, C, WIDTH)
+        first = tl.where(group < GROUPS - 1, 0, (split + size - 1) // size)
+        place, mask = (first + i)[:, None] * 2 * C + column[None, :], _inside(i * size < n, column, C, WHOLE)
         s1 = tl.sum(tl.load(parts + place, mask=mask, other=0.0), 0)
         s2 = tl.sum(tl.load(parts + place + C, mask=mask, other=0.0), 0)
-        _write(means + group * 2 * C, column, s1 / n.to(tl.float32), C, WIDTH)
-        _write(means + group * 2 * C + C, column, s2 / n.to(tl.float32), C, WIDTH)
+        _write(means + group * 2 * C, column, s1 / n.to(tl.float32), C, WHOLE)
+        _write(means + group * 2 * C + C, column, s2 / n.to(tl.float32), C, WHOLE)
         db += s1
         dw += s2
-    _write(dweight, column, dw, C, WIDTH)
-    _write(dbias, column, db, C, WIDTH)
+    _write(dweight, column, dw, C, WHOLE)
+    _write(dbias, column, db, C, WHOLE)
 
 
 @jit
 def _grad_input(
-    dy, extra, x, dx, stats, means, weight, bias, rows, split, eps, slope,
-    CEILING: tl.constexpr, GROUPS: tl.constexpr, C: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    dy, extra, x, dx, stats, means, weight, bias, rows, split, C, eps, slope,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
+    ADD: tl.constexpr,
 ):  # fmt: skip
     """dx = weight / std * (dz - mean(dz) - xhat * mean(dz * xhat)), with ADD plus the gradient `extra` of the sum itself."""
     pid, column = _program(C, COLS, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
-    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, COLS)
-    mean = _read(stats + group * 2 * C, column, C, COLS)[None, :]
-    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, COLS) + eps))[None, :]
-    w, b = _read(weight, column, C, COLS)[None, :], _read(bias, column, C, COLS)[None, :]
-    m1 = _read(means + group * 2 * C, column, C, COLS)[None, :]
-    m2 = _read(means + group * 2 * C + C, column, C, COLS)[None, :]
+    tile, mask = row[:, None] * C + column[None, :], _inside(start + row < stop, column, C, WHOLE)
+    mean = _read(stats + group * 2 * C, column, C, WHOLE)[None, :]
+    rstd = (1.0 / tl.sqrt(_read(stats + group * 2 * C + C, column, C, WHOLE) + eps))[None, :]
+    w, b = _read(weight, column, C, WHOLE)[None, :], _read(bias, column, C, WHOLE)[None, :]
+    m1 = _read(means + group * 2 * C, column, C, WHOLE)[None, :]
+    m2 = _read(means + group * 2 * C + C, column, C, WHOLE)[None, :]
     xhat = (tl.load(x + base + tile, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
     dz = tl.load(dy + base + tile, mask=mask, other=0.0).to(tl.float32)
     dz = _through(xhat * w + b, dz, slope, CEILING)
@@ -247,13 +248,24 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     """Images -> stats [groups, 2, C] of a, or of a + b, which is written to `total`."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=a.device)
     stats = torch.empty(plan.groups, 2, plan.channels, dtype=torch.float32, device=a.device)
-    where = (plan.rows, plan.split, plan.size)
     _moments[(plan.parts * plan.blocks,)](
-        a, b, total, parts, *where, plan.groups, plan.channels, plan.columns, plan.block, total is not None,
-        num_warps=plan.warps,
+        a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.columns,
+        plan.block, total is not None, num_warps=plan.warps,
     )  # fmt: skip
     grid = (-(-plan.channels // plan.width), plan.groups)
-    _combine_moments[grid](parts, stats, *where, plan.most, plan.groups, plan.channels, plan.width, num_warps=4)
+    _combine_moments[grid](
+        parts,
+        stats,
+        plan.rows,
+        plan.split,
+        plan.size,
+        plan.channels,
+        plan.most,
+        plan.groups,
+        plan.even,
+        plan.width,
+        num_warps=4,
+    )
     return stats
 
 
@@ -263,7 +275,7 @@ def apply(
 ) -> None:  # fmt: skip
     grid = (plan.count(plan.block) * plan.blocks,)
     _apply[grid](
-        x, skip, y, stats, weight, bias, plan.rows, plan.split, eps, slope, ceiling, plan.groups, plan.channels,
+        x, skip, y, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.groups, plan.whole,
         plan.columns, plan.block, skip is not None, num_warps=plan.warps,
     )  # fmt: skip
 
@@ -276,12 +288,12 @@ def grad_means(
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=x.device)
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
     _grad_sums[(plan.parts * plan.blocks,)](
-        dy, x, parts, stats, weight, bias, plan.rows, plan.split, eps, slope, ceiling, plan.size, plan.groups, plan.channels,
-        plan.columns, plan.block, num_warps=plan.warps,
+        dy, x, parts, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.size, plan.groups,
+        plan.whole, plan.columns, plan.block, num_warps=plan.warps,
     )  # fmt: skip
     _combine_grads[(-(-plan.channels // plan.width),)](
-        parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.most, plan.groups, plan.channels, plan.width,
-        num_warps=4,
+        parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even,
+        plan.width, num_warps=4,
     )  # fmt: skip
     return means, dweight, dbias
 
@@ -292,6 +304,6 @@ def grad_input(
 ) -> None:  # fmt: skip
     grid = (plan.count(plan.block) * plan.blocks,)
     _grad_input[grid](
-        dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, eps, slope, ceiling,
-        plan.groups, plan.channels, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
+        dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling,
+        plan.groups, plan.whole, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
     )  # fmt: skip
