@@ -1,0 +1,176 @@
+"""Photographs: every pair of PACS or Office-31 with `adamatch.fit` as a user would call it, and with the labelled images alone.
+
+    python benchmarks/photographs.py pacs --data DIR --out results/pacs [--only photo:sketch] [--processes 3] [--seconds 540]
+
+DIR/<domain>/<class>/*.jpg (Office-31: DIR/<domain>/images/<class>/*.jpg). One recipe for all pairs. Test images are all of the
+target's, which are trained on without their labels, as is customary; accuracy is computed after a run, from what it noted at
+each evaluation, so that no label is anywhere near training. What is there counts as done. --table writes results/<set>.md.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import adamatch
+from adamatch.data.folders import read
+from adamatch.data.store import Store
+from adamatch.given import number
+from adamatch.judge import outputs
+from adamatch.train.folder import RunFolder
+
+DOMAINS = {"pacs": ("photo", "art_painting", "cartoon", "sketch"), "office31": ("amazon", "dslr", "webcam")}
+INSIDE = {"pacs": "", "office31": "images"}
+SIZE = 224
+LAST = 10  # evaluations, whose median is the accuracy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", choices=DOMAINS)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/photographs"))
+    parser.add_argument("--method", action="append", help="adamatch and supervised, unless given")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--only", action="append", help="source:target")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
+    parser.add_argument("--images", default="auto", help="labelled images to train for")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path, help="write a table of what is there, and train nothing")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.table:
+        given.table.write_text(table(given.set, given.out))
+    elif given.one:
+        print(do(given, *given.one.split(":")), flush=True)
+    else:
+        go(given)
+
+
+def go(given: argparse.Namespace) -> None:
+    """All runs that are not done, so many processes at a time."""
+    pairs = given.only or [":".join(pair) for pair in itertools.permutations(DOMAINS[given.set], 2)]
+    methods = given.method or ["adamatch", "supervised"]
+    waiting = [f"{pair}:{method}:{seed}" for seed in given.seeds for pair in pairs for method in methods]
+    waiting = [each for each in waiting if not (given.out / f"{name_of(each)}.json").exists()]
+    for domain in sorted({domain for each in waiting for domain in each.split(":")[:2]}):
+        images(given, domain)  # once, before processes would do it at the same time
+    running: list[subprocess.Popen[bytes]] = []
+    began = time.monotonic()
+    while waiting or running:
+        running = [process for process in running if process.poll() is None]
+        if waiting and len(running) < given.processes and time.monotonic() - began < given.seconds:
+            command = [sys.executable, *sys.argv, "--one", waiting.pop(0)]
+            running.append(subprocess.Popen(command))
+        elif time.monotonic() - began >= given.seconds and not running:
+            break
+        time.sleep(0.1)
+
+
+def images(given: argparse.Namespace, domain: str) -> Store:
+    folder = given.data / domain / INSIDE[given.set]
+    return read(folder, size=SIZE, labelled=True, shape="crop", cache=given.runs / "stores" / given.set / domain)
+
+
+def do(given: argparse.Namespace, source: str, target: str, method: str, seed: str) -> str:
+    """One run; its summary and what it noted are kept."""
+    began, name = time.monotonic(), name_of(":".join((source, target, method, seed)))
+    labelled, wanted = images(given, source), images(given, target)
+    folder = given.runs / given.set / name
+    unlabelled = Store(wanted.images, None, ())
+    model = adamatch.fit(
+        source=labelled,
+        target=unlabelled,
+        out=folder,
+        method=method,
+        seed=int(seed),
+        network="efficientnet-lite0",
+        images=number("images", given.images),
+        quiet=True,
+    )
+    result, found = RunFolder(folder).result() or {}, outputs.load(folder)
+    labels = np.asarray(wanted.labels)[outputs.rows(len(wanted))]
+    curve = [round(100 * float((each["target"].argmax(1) == labels).mean()), 2) for each in found.values()]
+    summary = {
+        "source": source,
+        "target": target,
+        "method": method,
+        "seed": int(seed),
+        "accuracy": statistics.median(curve[-LAST:]),
+        "spread_of_last": round(max(curve[-LAST:]) - min(curve[-LAST:]), 2),
+        "last": curve[-1],
+        "best_ORACLE": max(curve),
+        "curve": curve,
+        "test_images": len(labels),
+        "wall_seconds": round(time.monotonic() - began, 1),
+        **{key: result[key] for key in ("seconds", "machine", "at_a_time", "versions", "date", "run")},
+    }
+    held = _held_out_labels(model, labelled, int(seed))
+    np.savez_compressed(
+        given.runs / given.set / f"{name}.npz",
+        labels=labels,
+        held=held,
+        steps=np.array(list(found)),
+        target=np.stack([each["target"] for each in found.values()]),
+        source=np.stack([each["source"] for each in found.values()]),
+    )
+    (given.out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
+    steady = f"last ten within {summary['spread_of_last']}"
+    return f"{name}: {summary['accuracy']:.1f} ({steady}), {summary['seconds']:.0f} s of training"
+
+
+def _held_out_labels(model: adamatch.Model, labelled: Store, seed: int) -> Any:
+    """Of the held-out source images that a run looked at."""
+    from adamatch.data.own import OwnData
+
+    problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, None, seed)
+    held = np.asarray(problem.tests["source"].labels)
+    return held[outputs.rows(len(held))]
+
+
+def name_of(run: str) -> str:
+    source, target, method, seed = run.split(":")
+    return f"{source}-{target}-{method}-s{seed}"
+
+
+def table(which: str, folder: Path) -> str:
+    """Markdown: a row for each pair, with the mean over seeds where there are several."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    methods = [name for name in ("supervised", "fixmatch+", "adamatch") if any(each["method"] == name for each in found)]
+    shown = {"supervised": "source only", "fixmatch+": "FixMatch+", "adamatch": "AdaMatch"}
+    lines = [
+        f"| {which} | {' | '.join(shown[name] for name in methods)} | last ten within |",
+        f"|{' --- |' * (len(methods) + 2)}",
+    ]
+    columns: dict[str, list[float]] = {name: [] for name in methods}
+    for source, target in itertools.permutations(DOMAINS[which], 2):
+        mine = [each for each in found if (each["source"], each["target"]) == (source, target)]
+        cells = []
+        for name in methods:
+            values = [each["accuracy"] for each in mine if each["method"] == name]
+            cells.append(_cell(values))
+            columns[name] += [statistics.mean(values)] if values else []
+        spread = max((each["spread_of_last"] for each in mine if each["method"] == "adamatch"), default=None)
+        lines.append(f"| {source} -> {target} | {' | '.join(cells)} | {'' if spread is None else f'{spread:.1f}'} |")
+    means = [f"{statistics.mean(values):.1f} ({len(values)} pairs)" if values else "" for values in columns.values()]
+    return "\n".join([*lines, f"| mean | {' | '.join(means)} | |"]) + "\n"
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.1f} ({len(values)} seeds)" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+if __name__ == "__main__":
+    main()
