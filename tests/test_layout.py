@@ -80,7 +80,7 @@ def test_files_are_short_and_say_what_they_are(file: Path) -> None:
 
 MOST_ARGUMENTS = 6
 # A kernel and its operators take every tensor and number on its own: the schema of a custom operator knows no tuples of them.
-KERNELS = {"kernels.py", "kernels_conv.py", "fused.py", "norm.py"}
+KERNELS = {"kernels.py", "kernels_conv.py", "kernels_depthwise.py", "fused.py", "norm.py"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))

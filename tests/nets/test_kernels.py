@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, conv2d, conv_transpose2d, relu6
 from torch.nn.grad import conv2d_weight
 
-from adamatch.nets import fused, norm
+from adamatch.nets import fused, fused_depthwise, norm
 from adamatch.nets.conv import Conv
 from adamatch.nets.plan import Plan, columns
 
@@ -52,6 +52,7 @@ def interpret(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
     for name in ("kernels", "kernels_conv"):
         patch.setattr(fused, name, interpreted(name))
+    patch.setattr(fused_depthwise, "kernels_depthwise", interpreted("kernels_depthwise"))
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from adamatch.nets import fused
+from adamatch.nets import fused, fused_depthwise
 
 
 class Conv(nn.Conv2d):
@@ -32,10 +32,18 @@ class Strided(nn.Conv2d):
 
 
 class Depthwise(Strided):
-    """Every channel by itself."""
+    """Every channel by itself: Triton kernels where they can run, plain PyTorch elsewhere."""
 
     def __init__(self, channels: int, size: int, *, stride: int = 1) -> None:
         super().__init__(channels, channels, size, stride=stride, groups=channels)
+        self.fused = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, stride = self.kernel_size[0], self.stride[0]
+        if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
+            before = [same_padding(side, size, stride)[0] for side in x.shape[2:]]
+            return fused_depthwise.depthwise(x, self.weight, stride, before)
+        return super().forward(x)
 
 
 def same_padding(side: int, size: int, stride: int) -> tuple[int, int]:
