@@ -32,7 +32,7 @@ def _kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if DEVICE == "cpu":
             interpret(patch)
-            patch.setattr(fused_depthwise.kernels_depthwise, "STEPS", 1)  # images are small here
+            patch.setattr(OURS.kernels_depthwise, "STEPS", 1)  # images are small here
         yield
 
 
