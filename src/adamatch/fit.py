@@ -153,7 +153,7 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     lines = [f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
-    counts = labelled_counts(recipe, problem)
+    counts = labelled_counts(recipe, problem.labelled)
     pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
         if length < batch:

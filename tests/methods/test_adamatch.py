@@ -45,6 +45,7 @@ def reference(
         align_to=options.get("align", "source"),
         threshold=options.get("threshold", "relative"),
         source_loss=options.get("source_loss", "half"),
+        batches=options.get("batches", 1.0),
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         known=np.array(options["target"]) if "target" in options else None,
         decay=options.get("decay", 0.999),
@@ -59,6 +60,9 @@ def reference(
     [
         {},
         {"source_loss": "sum"},
+        {"batches": 2},  # SSDA: two pools, both full
+        {"batches": 1.25},  # the second has a quarter of a batch
+        {"batches": 2, "source_loss": "sum"},
         {"pools": 2},
         {"pools": 2, "align": "labels"},
         {"interpolate": False},
@@ -272,6 +276,7 @@ def test_options_are_checked() -> None:
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
         ({"pools": 0}, "from 1 on"),
+        ({"batches": 0}, "batches is a number above 0, not 0"),
     ):
         with pytest.raises(InputError, match=says):
             AdaMatch(3, **options)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adamatch.data.tasks import POOLS
 from adamatch.errors import InputError
 from adamatch.methods import METHODS
 from adamatch.train.run import Run
@@ -54,7 +55,7 @@ class Estimate(NamedTuple):
 
 def shape(run: Run) -> Shape:
     recipe = run.recipe
-    pools = 2 if run.task in ("ssda", "oracle") else 1
+    pools = POOLS.get(run.task, 1)
     method = "supervised" if run.method == "noisystudent" else run.method  # teachers and students learn from labels alone
     return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 
