@@ -229,6 +229,36 @@ def test_probes_are_shown_to_the_averaged_network() -> None:
     assert asked is step.average.net
 
 
+def probing_step() -> tuple[Step, Inputs]:
+    recipe, net = replace(tiny.RECIPE, strong="cta"), nets.build("wrn-tiny", 3)
+    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
+    return step, inputs(recipe, step.views.draws, 0)
+
+
+def test_probes_have_draws_of_their_own() -> None:
+    step, given = probing_step()
+    with (
+        mock.patch.object(step.views, "forward", wraps=step.views.forward) as shown,
+        mock.patch.object(step.views, "probe", wraps=step.views.probe) as probed,
+    ):
+        step(given)
+    (_, of_views), (images, of_probes) = shown.call_args.args, probed.call_args.args
+    assert torch.equal(images, given.x_pr)
+    assert torch.equal(torch.cat([of_views, of_probes]), given.u)  # every row of the draws is used, and once
+
+
+def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
+    step, given = probing_step()
+    with mock.patch.object(step.views, "learn", wraps=step.views.learn) as learn:
+        step(given)
+    _, predicted, labels = learn.call_args.args
+    probes, _ = step.views.probe(given.x_pr, given.u[-len(given.x_pr) :])
+    torch.testing.assert_close(predicted, step.average.net(probes).softmax(1))  # of the averaged network after this step
+    torch.testing.assert_close(predicted.sum(1), torch.ones(4))
+    assert torch.equal(labels, given.y_pr)
+    assert len({tuple(row) for row in labels.tolist()}) == 3
+
+
 def test_state_is_all_that_the_next_step_depends_on() -> None:
     recipe = replace(tiny.RECIPE, strong="cta")
     for name in methods.METHODS:

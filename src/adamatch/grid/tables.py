@@ -27,8 +27,9 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "threshold=fixed": "without relative confidence threshold",
     "strong=cutout": "cutout alone as the strong view",
     "strong=cta": "CTAugment, then cutout as the strong view",
-    "pools=2": "SSDA as in the authors' code (pools=2)",
+    "pools=2": "threshold and alignment from the source alone, as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
+    "form=0": "as it was until its weights or draws were corrected (form=0)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."
 BESIDE = "In parentheses the paper's figure"
