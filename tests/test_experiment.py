@@ -174,12 +174,12 @@ def test_few_target_labels_need_not_be_in_a_step_twice(monkeypatch: pytest.Monke
 
 
 def test_what_a_result_says(tmp_path: Path) -> None:
-    run = tiny.a_run(images=4 * 45)
+    run = tiny.a_run(images=4 * 45, lr=0.003)  # slow enough that it still rises
     tiny.solve(run, tmp_path / "run")
     result = RunFolder(tmp_path / "run").result() or {}
     targets = [row["target"] for row in result["evaluations"]]
     assert len(targets) == 15
-    assert result["accuracy"] == statistics.median(targets[-10:])
+    assert result["accuracy"] == statistics.median(targets[-10:]) < max(targets)
     assert result["last"] == targets[-1]
     assert result["best_ORACLE"] == max(targets)
     assert result["median_of"] == 10

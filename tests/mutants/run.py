@@ -3,9 +3,9 @@
     python tests/mutants/run.py                  all of them, two at a time
     python tests/mutants/run.py --only lambda    those with this word in what they are about, or in their file's name
 
-The mutants are in the tables beside this file (*.toml): the file, a text that occurs once in it, what is put in its place, what
-that breaks, and the tests that should see it. One is killed where every test that is named fails, by an assertion or an error of
-its own; one that cannot be imported, or hangs, is not.
+The mutants are in the tables beside this file (*.toml): the file, a text that occurs once in it, what is put in its place,
+what that breaks, and the tests that should see it. One is killed where every test that is named fails; one that cannot be
+imported, or hangs, is not.
 """
 
 import argparse

@@ -193,6 +193,14 @@ def test_a_student_starts_from_weights_of_its_own() -> None:
             assert not torch.allclose(value, student.first[name]), name
 
 
+def test_every_seed_has_first_weights_of_its_own() -> None:
+    one, other = (outcome(case).ours[0] for case in ("adamatch uda", "adamatch uda, as printed"))
+    assert CASES["adamatch uda"].seed != CASES["adamatch uda, as printed"].seed
+    for name, value in one.first.items():
+        if value.ndim > 1:
+            assert not torch.allclose(value, other.first[name]), name
+
+
 def test_the_plain_trainer_shares_no_line_with_the_package() -> None:
     reference = Path(__file__).parents[1] / "reference"
     for file in ("trainer", "plain_net", "plain_views", "plain_losses", "ctaugment", "pillow_ops"):
