@@ -250,6 +250,14 @@ def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress:
     assert ours == (plain if progress == 1 else aligned)
 
 
+def test_alignment_changes_the_labels_that_are_guessed() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    one_class: dict[str, Any] = {"align": "target", "target": [0.0005, 0.0005, 0.999]}
+    (_, aligned), (_, plain) = (AdaMatch(3, tau=0.0, **given).loss(net, batch) for given in (one_class, {"align": "none"}))
+    assert plain["pseudo_labels"][2] < 0.7
+    assert aligned["pseudo_labels"][2] > 0.9
+
+
 def test_one_pass_over_both_groups_equals_two_forwards() -> None:
     once = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
     twice = copy.deepcopy(once)
