@@ -3,7 +3,7 @@ PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
 
-.PHONY: setup demo test check slow clean
+.PHONY: setup demo test check slow mutants clean
 
 setup: $(ENV)/ready
 
@@ -26,6 +26,9 @@ test: check
 
 slow: setup
 	$(BIN)/pytest -m slow
+
+mutants: setup
+	$(BIN)/python tests/mutants/run.py
 
 clean:
 	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -88,6 +88,8 @@ def solve(
     overwrite: bool = False,
 ) -> Model:
     """Train on a problem, generation after generation where the method has them, and save the model."""
+    if not run.form:
+        raise InputError("what this run is called has another meaning now: its result can be read, and not made again")
     distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite), _room(folder):
         if ranks.from_first(folder.result) is not None:
@@ -102,7 +104,8 @@ def solve(
             spent = (ranks.from_first(stage.folder.result) or {})["seconds"]
             # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
             teacher = _saved(run, problem, stage.folder, copy.deepcopy(net), execution.machine)
-            taught = add_labelled(problem, _teach(run, teacher.net, problem, execution.machine), run.recipe.uratio)
+            sure = _teach(run, teacher.net, problem, execution.machine)
+            taught = add_labelled(problem, sure, run.recipe.uratio, run.seed)
         return _train(run, taught, Stage(folder, generations, spent), net, execution)
 
 
@@ -163,7 +166,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         net=built,
         tau=run.recipe.tau,
         release=run.recipe.release,
-        labelled_batches=labelled_counts(run.recipe, problem).count(run.recipe.batch),
+        batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
         options=run.options,
     )
     say = Progress(run.recipe, quiet=execution.quiet).say

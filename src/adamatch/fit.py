@@ -68,7 +68,7 @@ def fit(
     test            labelled target images to evaluate on while training; they choose nothing
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
-    strong          strong views: cta, randaugment or cutout
+    strong          strong views: cta, cta-published, randaugment or cutout
     mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
                     at such budgets as these they do harm then where they are very few
@@ -153,7 +153,7 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     lines = [f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
-    counts = labelled_counts(recipe, problem)
+    counts = labelled_counts(recipe, problem.labelled)
     pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
         if length < batch:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from adamatch.augment.ctaugment import CTAugment, Policy
+from adamatch.augment.ops import OPS
 from adamatch.augment.views import CUTOUT, STRONG, WEAK, Views, normalise
 from adamatch.augment.weak import cutout, shift_mirror
 from adamatch.errors import InputError
@@ -70,6 +71,19 @@ def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:
     assert torch.equal(views.state_dict()["policy.rates"], before)  # recognised perfectly: 1 stays 1
     views.learn(policy, right.flip(1), right)
     assert views.state_dict()["policy.rates"].sum() < before.sum()
+
+
+def test_translations_as_published_move_nothing() -> None:
+    x, published, meant = batch(400), Views(16, strong="cta-published", mirror=False), Views(16, strong="cta", mirror=False)
+    u = draws(published, 400)
+    one, other = published(x, u)[1], meant(x, u)[1]
+    translated = {OPS.index("translate_x"), OPS.index("translate_y")}
+    assert isinstance(meant.policy, CTAugment)
+    chosen = meant.policy.learned_policy(u[:, 2 * WEAK : -CUTOUT]).op
+    moved = torch.tensor([bool(translated & set(row)) for row in chosen.tolist()])
+    assert torch.equal(one[~moved], other[~moved])
+    assert (one[moved] != other[moved]).flatten(1).any(1).float().mean() > 0.8
+    assert published.learns
 
 
 def test_an_unknown_strong_view_is_named() -> None:

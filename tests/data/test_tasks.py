@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from adamatch.data.store import Store
 from adamatch.data.tasks import (
+    EVEN,
     Labelled,
     Problem,
     Unlabelled,
@@ -175,13 +176,13 @@ def test_an_unlabelled_pool_is_images_and_nothing_else() -> None:
 def test_a_teachers_images_join_the_labelled_ones() -> None:
     posed = problem("ssda", 2)
     soft = np.random.default_rng(0).dirichlet([1, 1, 1], 4).astype(np.float32)
-    mixed = add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3)
+    mixed = add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0)
     (pool,) = mixed.labelled
     assert numbers(pool) == [*range(30), *(100 + row for row in posed.chosen), 100, 101, 102, 103]
     np.testing.assert_array_equal(pool.labels[:36], np.eye(3)[np.concatenate([each.labels for each in posed.labelled])])
     np.testing.assert_array_equal(pool.labels[36:], soft)
     assert mixed.unlabelled is posed.unlabelled
-    nothing = add_labelled(posed, Labelled((TARGET.images[:0],), soft[:0]), 3)  # a teacher that is sure of nothing
+    nothing = add_labelled(posed, Labelled((TARGET.images[:0],), soft[:0]), 3, 0)  # a teacher that is sure of nothing
     assert len(nothing.labelled[0]) == 36
 
 
@@ -192,7 +193,8 @@ def test_a_students_batch_is_mixed_as_the_teachers_was(source: int, few: int, ta
     """The authors' loader, written out: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
     sure = int(kept * target)
     posed = Problem((labelled(store(source)), labelled(store(few))), Unlabelled((store(target).images,)), CLASSES)
-    (pool,) = add_labelled(posed, Labelled((store(sure).images,), np.full((sure, 3), 1 / 3, np.float32)), uratio).labelled
+    sure_of = Labelled((store(sure).images,), np.full((sure, 3), 1 / 3, np.float32))
+    (pool,) = add_labelled(posed, sure_of, uratio, 0).labelled
     assert pool.drawn is not None
     counts = np.bincount(pool.drawn, minlength=len(pool))
     of_source, of_few, of_sure = np.split(counts, [source, source + few])
@@ -201,6 +203,29 @@ def test_a_students_batch_is_mixed_as_the_teachers_was(source: int, few: int, ta
     assert max(np.ptp(of_source), np.ptp(of_few), np.ptp(of_sure) if sure else 0) <= 1  # nor is anybody preferred
     steps = max(1, round(target / uratio))
     assert of_sure.sum() * steps == sure * of_source.sum()
+
+
+@pytest.mark.parametrize("target", [1000, 2400, 3000, 4799])  # rows were in an epoch twice or once, by their place
+def test_no_class_is_preferred_where_a_students_images_are_in_the_order_of_their_classes(target: int) -> None:
+    images = np.zeros((1600, 1, 1, 3), np.uint8)
+    pool = Labelled((images,), np.repeat(np.arange(16), 100))
+    posed = Problem((pool,), Unlabelled((np.zeros((target, 1, 1, 3), np.uint8),)), tuple("abcdefghijklmnop"))
+    nothing = Labelled((images[:0],), np.zeros((0, 16), np.float32))
+    epochs = [add_labelled(posed, nothing, 3, seed).labelled[0].drawn for seed in (0, 0, 1)]
+    counts = [np.bincount(epoch, minlength=1600) for epoch in epochs if epoch is not None]
+    of_classes = np.bincount(pool.labels.astype(int), weights=counts[0])
+    assert counts[0].min() >= EVEN
+    assert np.ptp(counts[0]) <= 1
+    assert np.ptp(of_classes) < 0.05 * of_classes.mean()
+    assert np.array_equal(counts[0], counts[1])  # the same for a seed, on every machine and rank
+    assert np.ptp(counts[0]) == 0 or not np.array_equal(counts[0], counts[2])  # who comes once more is drawn
+
+
+def test_a_student_is_probed_with_images_whose_labels_were_given() -> None:
+    posed = problem("ssda", 2)
+    soft = np.full((4, 3), 1 / 3, np.float32)
+    assert not posed.probes  # all labelled images are such
+    assert add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0).probes == posed.labelled
 
 
 def test_probabilities() -> None:

@@ -25,7 +25,11 @@ def test_plan_lists_the_papers_runs_with_their_cost(tmp_path: Path, monkeypatch:
     assert sum("-s0-" in line and " steps  " in line for line in lines) == 2420
     assert any(line.startswith("2,420 runs, 0 of them done") for line in lines)
     assert any(line.startswith("on 8 GPUs") for line in lines)
-    assert any("assumed: 9.1 ms" in line for line in lines)
+    assert any("measured on NVIDIA H200" in line for line in lines)
+    assert not any("assumed" in line for line in lines)
+    here = call("plan", "paper", "--gpus", "8", "--brief")
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert call("plan", "paper", "--gpus", "8", "--brief") == here  # in the repository as anywhere
     assert "-s0-" not in call("plan", "paper", "--brief")
 
 

@@ -54,9 +54,32 @@ def test_steps() -> None:
 
 
 def test_nothing_measured_is_an_assumption_that_says_so() -> None:
-    estimate = cost.Rates().estimate(Run(benchmark="digitfive"))
+    run = Run(benchmark="digitfive")
+    estimate = cost.Rates().estimate(replace(run, recipe=replace(run.recipe, network="my own")))
     assert estimate.basis == cost.ASSUMPTION
-    assert estimate.seconds == pytest.approx(0.0091 * 524_288)
+    as_many = 3 * 640 * 2e9 * cost.NETWORKS["resnetv2-101"][0] * (32 / 224) ** 2  # of no known network: as the largest
+    assert estimate.seconds == pytest.approx(524_288 * as_many / (3 * 640 * 2e9 * cost.NETWORKS["wrn-28-2"][0] / 0.0068))
+
+
+def test_what_is_known_is_what_the_repositorys_files_say() -> None:
+    """The package carries its step times: a plan is the same away from the repository as in it."""
+    results = Path(__file__).parents[2] / "results"
+    of_files = [each for name in ("step28", "step34", "step101") for each in cost._of_file(results / f"{name}.json")]
+    on_gpu = [each for each in cost.KNOWN if each.machine == "NVIDIA H200, bf16, compiled, CUDA graph"]
+    assert len(of_files) == len(on_gpu) == 7
+    for known, of_file in zip(on_gpu, of_files, strict=True):
+        assert (known.shape, known.machine) == (of_file.shape, of_file.machine)
+        assert known.seconds == pytest.approx(of_file.seconds, abs=5e-6 + 1e-9)
+
+
+def test_ones_own_measurements_go_before_what_is_known() -> None:
+    run = Run(benchmark="digitfive")
+    known = cost.Rates().estimate(run)
+    assert known.seconds == pytest.approx(0.0068 * 524_288)
+    assert known.basis == "measured on NVIDIA H200, bf16, compiled, CUDA graph"
+    slower = cost.Rates([cost.Measured(cost.shape(replace(run, method="supervised")), 0.03, "a GPU of mine")])
+    assert slower.estimate(run).seconds > 10 * known.seconds
+    assert slower.estimate(run).basis.endswith("on a GPU of mine")
 
 
 def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
@@ -87,7 +110,9 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     scaled = rates.estimate(Run(benchmark="domainnet64", method="fixmatch+"))
     assert scaled.seconds == pytest.approx(0.04 * 131_072 * 512 / 640)
     assert scaled.basis.startswith("scaled")
-    assert rates.estimate(Run(benchmark="domainnet224")).basis == cost.ASSUMPTION
+    assert rates.estimate(Run(benchmark="domainnet224")).basis.startswith(
+        "scaled by operations from other steps of resnetv2-101"
+    )
 
 
 def test_noisystudents_step_is_a_supervised_one_and_the_same_method_is_the_best_to_scale_from() -> None:

@@ -73,7 +73,7 @@ def test_methods_tasks_and_labels_of_one_benchmark() -> None:
     mcd = cell(table, "MCD", "UDA")
     assert isinstance(best, Figure)
     assert isinstance(mcd, Figure)
-    assert best.best  # the oracle does not compete
+    assert not best.best  # of one seed nobody knows how far others would lie from it
     assert (mcd.paper, mcd.wider) == (52.1, True)  # the paper's mean over 20 pairs beside one pair of ours
     assert cell(table, "MCD", "SSL, 5 per class") == "-"
     assert "* the paper's mean over all pairs" in table.notes[0]
@@ -111,7 +111,7 @@ def test_ablation_beside_the_papers() -> None:
     ]
     assert rows[5] == "cutout alone as the strong view"
     assert {"uratio=1", "tau=0.8", "weight_decay=0.0001", "strong=randaugment"} <= set(rows[6:])
-    assert cell(table, "AdaMatch", "mean") == Figure(25.0, None, 1, 26.3, best=True)
+    assert cell(table, "AdaMatch", "mean") == Figure(25.0, None, 1, 26.3)
     assert cell(table, "without distribution alignment", "mean") == Figure(20.0, None, 1, 17.7)
     assert cell(table, "uratio=1", "mean") == Figure(24.0, None, 1)
     assert cell(table, "uratio=1", "real -> sketch") == Figure(24.0, None, 1)
@@ -157,10 +157,10 @@ def test_methods_with_different_pairs_are_compared_on_those_that_they_share() ->
     table = made(results, "methods on the same pairs")
     assert table.columns == ["method", "mnist -> mnistm", "mnist -> svhn"]
     assert [row[0] for row in table.rows] == ["BaselineBN", "AdaMatch"]
-    for method, target, best in (("AdaMatch", "svhn", False), ("BaselineBN", "svhn", True), ("AdaMatch", "mnistm", True)):
+    for method, target, mean in (("AdaMatch", "svhn", 60.0), ("BaselineBN", "svhn", 90.0), ("AdaMatch", "mnistm", 70.0)):
         figure = cell(table, method, f"mnist -> {target}")
         assert isinstance(figure, Figure)
-        assert (figure.best, figure.only) == (best, 0)
+        assert (figure.mean, figure.only) == (mean, 0)
     titles = [each.title for each in tables([*results, result(replace(third, method="baseline_bn"))])]
     assert not any("same pairs" in title for title in titles)  # all have all: the summary says it
 
@@ -221,7 +221,7 @@ def test_variants_stand_beside_the_method_with_the_same_labels_and_seeds() -> No
     table = made([*base, varied], "variants of AdaMatch")
     assert table.title == "digitfive, SSDA, 5 per class: variants of AdaMatch"
     shown = [cell(table, name, "mnist -> svhn") for name in ("AdaMatch", "without distribution alignment")]
-    assert [(each.mean, each.best) for each in shown if isinstance(each, Figure)] == [(70.0, True), (60.0, False)]
+    assert [(each.mean, each.best) for each in shown if isinstance(each, Figure)] == [(70.0, False), (60.0, False)]
     seeds = [result(replace(HARD, seed=seed), value) for seed, value in ((0, 60.0), (1, 90.0))]
     table = made([*seeds, result(replace(HARD, options={"align": "none"}), 75.0)], "variants of AdaMatch")
     figure = cell(table, "AdaMatch", "mnist -> svhn")
@@ -240,6 +240,51 @@ def test_generated_domains_have_no_published_figure() -> None:
     table = made([result(replace(HARD, source=name)) for name in ("all", "synthetic_drawn", "usps")], "every pair")
     assert cell(table, "all", "svhn") == Figure(50.0, None, 1, 97.8, wider=True)
     assert cell(table, "usps", "svhn") == Figure(50.0, None, 1, 96.6)
+
+
+@pytest.mark.parametrize(
+    ("others", "bold"),
+    [((80.0, 82.0), True), ((87.0, 89.0), True), ((88.5, 90.5), False), ((60.0, 100.0), False), ((80.0,), False)],
+)
+def test_bold_is_a_lead_that_seeds_do_not_explain(others: tuple[float, ...], bold: bool) -> None:
+    """AdaMatch has 91 ± 1.4: bold where it leads by more than both deviations together, which one seed does not tell."""
+    ours = [result(replace(HARD, seed=seed), value) for seed, value in enumerate((90.0, 92.0))]
+    theirs = [result(replace(HARD, method="fixmatch+", seed=seed), value) for seed, value in enumerate(others)]
+    oracle = [result(replace(experiments.oracle(HARD), seed=seed), 99.0) for seed in range(2)]  # it does not compete
+    table = made([*ours, *theirs, *oracle], "accuracy on the target")
+    assert [row[0] for row in table.rows if isinstance(row[1], Figure) and row[1].best] == ["AdaMatch"] * bold
+    assert ("Bold is what leads" in table.notes[0]) == bold
+
+
+def test_pre_training_beside_the_papers() -> None:
+    runs = list(experiments.pre_trained())
+    assert len(runs) == 30 * 2 * 3
+    assert {run.recipe.weight_decay for run in runs if run.weights} == {0.0}
+    assert {run.recipe.stop for run in runs if run.weights} == {0, 2 * 2**20}
+    results = []
+    for run in runs:
+        accuracy = (20.0 if run.weights else 10.0) + (run.method == "adamatch") + 5 * bool(run.recipe.stop)
+        evaluations = [{"target": value} for value in [1.0] * 10 + [30.0] * 9 + [0.0] * 10]
+        results.append(result(run, accuracy) | {"evaluations": evaluations})
+    table = made(results, "pre-training")
+    assert [row[0] for row in table.rows] == ["MCD", "AdaMatch"]
+    assert [row[1:] for row in table.rows] == [
+        [Figure(value, None, 1, paper) for value, paper in zip(values, papers, strict=True)]
+        for values, papers in (
+            ((10.0, 20.0, 25.0, 30.0), published.PRETRAINED["mcd"]),
+            ((11.0, 21.0, 26.0, 30.0), published.PRETRAINED["adamatch"]),
+        )
+    ]
+    few = made([each for each in results if each["run"]["source"] == "real"], "pre-training")
+    assert all(isinstance(each, Figure) and each.wider for each in few.rows[0][1:])
+    scratch = [each for each in results if not each["run"]["weights"]]
+    assert not any("pre-training" in table.title for table in tables(scratch))
+
+
+def test_a_result_of_another_form_stands_among_the_variants() -> None:
+    ssda = replace(HARD, task="ssda", labels=1)
+    table = made([result(replace(ssda, form=0), 30.0), result(ssda, 60.0)], "variants of AdaMatch")
+    assert [row[0] for row in table.rows] == ["AdaMatch", "as it was until its weights or draws were corrected (form=0)"]
 
 
 def test_the_best_needs_another_to_be_better_than() -> None:

@@ -45,6 +45,7 @@ def reference(
         align_to=options.get("align", "source"),
         threshold=options.get("threshold", "relative"),
         source_loss=options.get("source_loss", "half"),
+        batches=options.get("batches", 1.0),
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         known=np.array(options["target"]) if "target" in options else None,
         decay=options.get("decay", 0.999),
@@ -59,6 +60,9 @@ def reference(
     [
         {},
         {"source_loss": "sum"},
+        {"batches": 2},  # SSDA: two pools, both full
+        {"batches": 1.25},  # the second has a quarter of a batch
+        {"batches": 2, "source_loss": "sum"},
         {"pools": 2},
         {"pools": 2, "align": "labels"},
         {"interpolate": False},
@@ -246,6 +250,14 @@ def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress:
     assert ours == (plain if progress == 1 else aligned)
 
 
+def test_alignment_changes_the_labels_that_are_guessed() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    one_class: dict[str, Any] = {"align": "target", "target": [0.0005, 0.0005, 0.999]}
+    (_, aligned), (_, plain) = (AdaMatch(3, tau=0.0, **given).loss(net, batch) for given in (one_class, {"align": "none"}))
+    assert plain["pseudo_labels"][2] < 0.7
+    assert aligned["pseudo_labels"][2] > 0.9
+
+
 def test_one_pass_over_both_groups_equals_two_forwards() -> None:
     once = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
     twice = copy.deepcopy(once)
@@ -272,6 +284,7 @@ def test_options_are_checked() -> None:
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
         ({"pools": 0}, "from 1 on"),
+        ({"batches": 0}, "batches is a number above 0, not 0"),
     ):
         with pytest.raises(InputError, match=says):
             AdaMatch(3, **options)

@@ -60,8 +60,17 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
 
 
+def test_labels_that_alignment_makes_sure_pass() -> None:
+    net, method, batch = TinyNet(3), FixMatch(3), make_batch(0, absent=0)
+    method.mean_labels.value.copy_(torch.tensor([0.0, 1e-9, 1.0]))  # nothing but one class is to be expected
+    assert method.loss(net, batch)[1]["mask"] > 0.5
+    assert FixMatch(3, align="none").loss(net, batch)[1]["mask"] < 0.5
+
+
 def test_alignment_is_to_the_labels_not_to_the_output() -> None:
     net, method, batch = TinyNet(3), FixMatch(3), make_batch(0, absent=0)
+    method.loss(net, batch)
+    torch.testing.assert_close(method.mean_labels.value, 0.999 / 3 + 0.001 * batch.y_sl.mean(0))
     for _ in range(2000):
         method.mean_labels(batch.y_sl.mean(0))
     _, metrics = method.loss(net, batch)

@@ -116,6 +116,12 @@ def test_warm_up_over_another_part_of_the_run() -> None:
     torch.testing.assert_close(schedules.warm_up(progress, 0.25), schedules.warm_up((2 * progress).clamp(max=1)))
 
 
+@many
+@given(st.floats(0, 1))
+def test_alignment_is_let_go_by_a_cosine(progress: float) -> None:
+    assert schedules.let_go(tensor(progress)).item() == pytest.approx(losses.let_go(progress), abs=1e-12)
+
+
 def test_alignment_is_let_go_over_the_second_half() -> None:
     strength = schedules.let_go(torch.linspace(0, 1, 101))
     torch.testing.assert_close(strength[[0, 50, 75, 100]], tensor([1.0, 1.0, 0.5, 0.0]))

@@ -76,6 +76,11 @@ def warm_up(progress: float) -> float:
     return 1 / 2 - math.cos(min(math.pi, 2 * math.pi * progress)) / 2
 
 
+def let_go(progress: float) -> float:
+    """1 until the middle of the run, then half a wave down to 0."""
+    return (1 + math.cos(math.pi * max(0.0, 2 * progress - 1))) / 2
+
+
 def kl(p: Array, q: Array) -> float:
     return float(sum(a * math.log((a + 1e-6) / (b + 1e-6)) for a, b in zip(p, q, strict=True)))
 
@@ -96,10 +101,13 @@ def window_average(means: Sequence[Array], length: int = 128) -> Array:
     return np.asarray(sum(padded[-length:]) / length)
 
 
-def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str) -> float:
-    """Eq. (9); also the losses of Supervised, NoisyStudent and, on joint logits, BaselineBN (appendix B)."""
-    total = float(cross_entropy(y, z_w).mean() + cross_entropy(y, z_s).mean())
-    return total if source_loss == "sum" else 0.5 * total
+def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float = 1.0) -> float:
+    """Eq. (9); also the losses of Supervised, NoisyStudent and, on joint logits, BaselineBN (appendix B).
+
+    Halved as in the authors' code, the sum over all images is divided by the length of one of the `batches` that they are.
+    """
+    total = sum(float(value) for value in (*cross_entropy(y, z_w), *cross_entropy(y, z_s)))
+    return total / len(y) if source_loss == "sum" else 0.5 * total / (len(y) / batches)
 
 
 def guessed(guess: Guess, z_s: Array) -> float:
@@ -124,6 +132,7 @@ def adamatch(
     align_to: str = "source",
     threshold: str = "relative",
     source_loss: str = "half",
+    batches: float = 1.0,
     from_target: int = 0,
     known: Array | None = None,
     decay: float = 0.999,
@@ -133,7 +142,8 @@ def adamatch(
 ) -> Result:
     """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
 
-    The last `from_target` labelled images are the target's, and have a loss of their own (SSDA in the authors' code).
+    Of the last `from_target` labelled images, the target's, threshold and alignment know nothing, and they have a loss of
+    their own (SSDA in the authors' code).
     """
     z_sl = interpolate(z_sl_joint, z_sl_alone, lam) if interpolated else z_sl_joint
     n_sl, n_tu = len(y_sl), len(z_tu) // 2
@@ -153,7 +163,7 @@ def adamatch(
     c_tau = relative_threshold(y_sl_w, tau) if threshold == "relative" else tau
     guess = guess or guess_labels(y_tilde, c_tau)
     z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]
-    source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss)
+    source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss, batches)
     if from_target:
         few = slice(n_sl - from_target, n_sl)
         source += labelled(y_sl[few], z_w[few], z_s[few], source_loss)

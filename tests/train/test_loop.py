@@ -54,9 +54,11 @@ def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
     labels: int, repeat: bool, shared: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
-    assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels)) == counts
+    assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels).labelled) == counts
     for task in ("uda", "ssl"):  # the first pool is never cut
-        assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl")) == [4]
+        assert supply.labelled_counts(
+            replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl").labelled
+        ) == [4]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:

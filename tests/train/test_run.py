@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def changed(name: str) -> Run:
     return replace(RUN, recipe=replace(RUN.recipe, **{name: value}))
 
 
-NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name != "recipe"]
+NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name not in ("recipe", "form")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -172,6 +173,48 @@ def test_runs_from_before_the_choice_of_statistics_keep_their_names() -> None:
     assert Run.from_json(RUN.to_json()).recipe.statistics == "global"
     with pytest.raises(InputError, match="no kind of statistics is called 'ranks': did you mean 'rank'"):
         recipe("digitfive", statistics="ranks")
+
+
+REFORMED = [
+    replace(RUN, task="ssda", labels=1, options={}),
+    replace(RUN, task="oracle", options={"align": "none"}),
+    replace(RUN, method="noisystudent", options={}),
+]
+AS_BEFORE = [
+    RUN,
+    replace(RUN, task="ssl", source="", labels=1),
+    replace(RUN, task="ssda", labels=1, options={"pools": 2}),  # the weight was right already
+    replace(RUN, task="ssda", labels=1, options={"batches": 1}),  # half of it, and said so
+    replace(RUN, task="ssda", labels=1, method="fixmatch+", options={}),
+    replace(RUN, task="oracle", method="supervised", options={}),
+]
+
+
+@pytest.mark.parametrize("run", REFORMED, ids=lambda run: run.name)
+def test_what_means_something_else_now_has_another_name(run: Run) -> None:
+    facts = json.loads(run.to_json())
+    assert facts.pop("form") == 1
+    before = Run.from_json(json.dumps(facts))  # as the texts of older results are
+    assert before.form == 0
+    assert before.id != run.id
+    assert before == replace(run, form=0)
+    assert Run.from_json(before.to_json()) == before
+    assert Run.from_json(run.to_json()) == run
+
+
+@pytest.mark.parametrize("run", AS_BEFORE, ids=lambda run: run.name)
+def test_what_means_the_same_keeps_its_name(run: Run) -> None:
+    assert "form" not in run.to_json()
+    assert Run.from_json(run.to_json()) == run
+
+
+def test_every_kept_result_is_found_by_its_name() -> None:
+    results = [json.loads(path.read_text()) for path in (Path(__file__).parents[2] / "results").rglob("*-s?-*.json")]
+    assert len(results) > 150
+    for result in results:
+        run = Run.from_json(json.dumps(result["run"]))
+        assert run.id == result["id"]
+        assert bool(run.form) == ("form" in result["run"] or not run.reformed)
 
 
 def test_equal_recipes_are_equal_texts() -> None:

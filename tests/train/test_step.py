@@ -14,7 +14,7 @@ from train import tiny
 
 from adamatch import methods, nets
 from adamatch.augment.views import Views
-from adamatch.data.tasks import Problem
+from adamatch.data.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy
 from adamatch.methods.schedules import warm_up
 from adamatch.train.execution import Execution
@@ -76,6 +76,27 @@ def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
     assert inputs.x_tu.shape == (0, 3, 8, 8)
 
 
+@pytest.mark.parametrize("strong", ["cta", "cutout"])
+def test_a_students_probes_are_images_whose_labels_are_known(strong: str) -> None:
+    problem = tiny.problem("ssda", labels=1)
+    guessed = Labelled((np.zeros((9, 8, 8, 3), np.uint8),), np.full((9, 3), 1 / 3, np.float32))
+    student = add_labelled(problem, guessed, 2, seed=0)
+    supply = supply_of(tiny.a_run(method="noisystudent", strong=strong), student, "noisystudent")
+    known = torch.from_numpy(np.concatenate([pool.parts[0] for pool in problem.labelled])).permute(0, 3, 1, 2)
+    labels = torch.eye(3)[np.concatenate([pool.labels for pool in problem.labelled])]
+    for done in range(tiny.STEPS):
+        inputs = supply.next(done)
+        assert inputs.x_sl.shape == (4, 3, 8, 8)
+        if strong == "cutout":  # nothing is learned from probes
+            assert inputs.x_pr is inputs.x_sl
+            continue
+        assert inputs.x_pr.shape == (8, 3, 8, 8)  # a batch of each pool
+        assert inputs.u.shape == (4 + 8, 22)
+        for image, label in zip(inputs.x_pr, inputs.y_pr, strict=True):
+            (row,) = (known == image).flatten(1).all(1).nonzero().flatten().tolist()
+            assert torch.equal(labels[row], label)
+
+
 def test_schedules_go_on_to_their_end_where_a_run_stops_early() -> None:
     run = tiny.a_run(stop=4 * 6)
     inputs = supply_of(run, tiny.problem(), "adamatch").next(run.recipe.last_step - 1)
@@ -133,10 +154,13 @@ def inputs(recipe: Recipe, draws: int, seed: int, lr: float = 0.1, device: str =
     n_sl, n_tu, size = recipe.batch, recipe.batch * recipe.uratio, recipe.size
     pixels = torch.randint(0, 256, (n_sl + n_tu, 3, size, size), dtype=torch.uint8, generator=generator)
     pixels = pixels.contiguous(memory_format=torch.channels_last)
+    labels = torch.eye(3)[torch.arange(n_sl) % 3]
     made = Inputs(
         x_sl=pixels[:n_sl],
-        y_sl=torch.eye(3)[torch.arange(n_sl) % 3],
+        y_sl=labels,
         x_tu=pixels[n_sl:],
+        x_pr=pixels[:n_sl],
+        y_pr=labels,
         u=torch.rand(2 * n_sl + n_tu, draws, generator=generator),
         lam=torch.rand(2 * n_sl, 3, generator=generator),
         progress=torch.tensor(0.3),
@@ -203,6 +227,36 @@ def test_probes_are_shown_to_the_averaged_network() -> None:
         step(inputs(recipe, step.views.draws, 0))
     ((asked, _),) = (call.args for call in predict.call_args_list)
     assert asked is step.average.net
+
+
+def probing_step() -> tuple[Step, Inputs]:
+    recipe, net = replace(tiny.RECIPE, strong="cta"), nets.build("wrn-tiny", 3)
+    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
+    return step, inputs(recipe, step.views.draws, 0)
+
+
+def test_probes_have_draws_of_their_own() -> None:
+    step, given = probing_step()
+    with (
+        mock.patch.object(step.views, "forward", wraps=step.views.forward) as shown,
+        mock.patch.object(step.views, "probe", wraps=step.views.probe) as probed,
+    ):
+        step(given)
+    (_, of_views), (images, of_probes) = shown.call_args.args, probed.call_args.args
+    assert torch.equal(images, given.x_pr)
+    assert torch.equal(torch.cat([of_views, of_probes]), given.u)  # every row of the draws is used, and once
+
+
+def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
+    step, given = probing_step()
+    with mock.patch.object(step.views, "learn", wraps=step.views.learn) as learn:
+        step(given)
+    _, predicted, labels = learn.call_args.args
+    probes, _ = step.views.probe(given.x_pr, given.u[-len(given.x_pr) :])
+    torch.testing.assert_close(predicted, step.average.net(probes).softmax(1))  # of the averaged network after this step
+    torch.testing.assert_close(predicted.sum(1), torch.ones(4))
+    assert torch.equal(labels, given.y_pr)
+    assert len({tuple(row) for row in labels.tolist()}) == 3
 
 
 def test_state_is_all_that_the_next_step_depends_on() -> None:

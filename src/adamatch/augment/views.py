@@ -1,6 +1,7 @@
 """From a batch of uint8 images to its weak and strong views, normalised; and the probes from which CTAugment learns."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,12 @@ from adamatch.augment.weak import cutout, shift_mirror
 from adamatch.errors import unknown
 
 WEAK, CUTOUT = 3, 2  # uniforms per image
-STRONG: dict[str, Callable[[int], nn.Module] | None] = {"cutout": None, "cta": CTAugment, "randaugment": RandAugment}
+STRONG: dict[str, Callable[[int], nn.Module] | None] = {
+    "cutout": None,
+    "cta": CTAugment,
+    "cta-published": partial(CTAugment, translate="published"),  # whose translations move nothing
+    "randaugment": RandAugment,
+}
 
 
 def normalise(x: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def fit(
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03)")] = None,
-    strong: Annotated[str, typer.Option(help="Strong views: cta, randaugment or cutout")] = "cta",
+    strong: Annotated[str, typer.Option(help="Strong views: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[
         bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
     ] = True,

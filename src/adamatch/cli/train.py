@@ -37,7 +37,7 @@ def train(
     network: Annotated[
         str | None, typer.Option(help="wrn-28-2, wrn-34-2, resnetv2-101, efficientnet-lite0, timm:NAME, ...")
     ] = None,
-    strong: Annotated[str | None, typer.Option(help="cta, randaugment or cutout")] = None,
+    strong: Annotated[str | None, typer.Option(help="cta, cta-published, randaugment or cutout")] = None,
     mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
     repeat: Annotated[
         bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")

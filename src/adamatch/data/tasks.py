@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError, unknown
 
-TASKS = ("uda", "ssl", "ssda", "oracle")
+POOLS = {"uda": 1, "ssl": 1, "ssda": 2, "oracle": 2}  # of labelled images, by task
 NAMED = 5  # classes that a note names
+EVEN = 8  # times that each labelled image is in a student's epoch, at least: some are in it once more
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Problem:
     """What a run trains on and is tested on.
 
     Each labelled pool fills a batch of its own, and the batches are concatenated. `tests` is for `evaluate` alone.
+    `probes` are the pools whose labels are known, where others are guessed: what CTAugment learns from.
     """
 
     labelled: tuple[Labelled, ...]
@@ -52,6 +54,7 @@ class Problem:
     tests: Mapping[str, Store] = field(default_factory=dict)
     chosen: tuple[int, ...] = ()  # which target images were labelled: saved with the run
     notes: tuple[str, ...] = ()
+    probes: tuple[Labelled, ...] = ()
 
 
 def pose(
@@ -104,23 +107,25 @@ def split_hash(chosen: Sequence[int]) -> str:
     return hashlib.sha256(np.asarray(chosen, dtype="<i8").tobytes()).hexdigest()[:12]
 
 
-def add_labelled(problem: Problem, pool: Labelled, uratio: int) -> Problem:
+def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Problem:
     """The same problem with one labelled pool: its labelled images, and the unlabelled ones that a teacher labelled (`pool`).
 
     They are drawn as in batches of the authors' code: for each image of a labelled pool one of every other, and those of
-    `uratio` unlabelled ones that have got a label.
+    `uratio` unlabelled ones that have got a label. Which labelled images come once more than others is drawn. Probes are of
+    the images that had their labels before.
     """
+    rng = np.random.default_rng(seed)
     pools = (*problem.labelled, pool)
     parts = tuple(part for each in pools for part in each.parts)
     labels = np.concatenate([probabilities(each.labels, len(problem.classes)) for each in pools])
     each_once = max(1, round(len(problem.unlabelled) / uratio))  # of a labelled pool, while all unlabelled images are seen once
-    times = -(-max(map(len, problem.labelled)) // each_once)  # until every labelled image is seen
+    times = -(-EVEN * max(map(len, problem.labelled)) // each_once)  # until every labelled image is seen often enough
     first, rows = 0, []
     for each in pools:
-        count = times * (len(pool) if each is pool else each_once)
-        rows.append(first + np.resize(np.arange(len(each)), count if len(each) else 0))
+        often, more = divmod(times * (len(pool) if each is pool else each_once), max(1, len(each)))
+        rows += [first + np.tile(np.arange(len(each)), often), first + rng.permutation(len(each))[:more]]
         first += len(each)
-    return replace(problem, labelled=(Labelled(parts, labels, np.concatenate(rows)),))
+    return replace(problem, labelled=(Labelled(parts, labels, np.concatenate(rows)),), probes=problem.labelled)
 
 
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:
@@ -129,8 +134,8 @@ def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray
 
 
 def _check(task: str, labels: int) -> None:
-    if task not in TASKS:
-        raise unknown("task", task, TASKS)
+    if task not in POOLS:
+        raise unknown("task", task, POOLS)
     if task in ("uda", "oracle") and labels:
         raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
     if task in ("ssl", "ssda") and labels < 1:

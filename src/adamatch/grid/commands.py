@@ -50,7 +50,7 @@ def plan(
     name: Name,
     only: Only = "",
     gpus: Annotated[int, typer.Option(min=1, help="How many, for the time until all is done")] = 1,
-    measured: Annotated[Path, typer.Option(help="Folder of results and step*.json that estimates rest on")] = Path("results"),
+    measured: Annotated[Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Sums only, not every run")] = False,
     out: Out = None,
     keep: Keep = None,

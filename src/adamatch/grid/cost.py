@@ -1,4 +1,4 @@
-"""What a grid costs: steps, hours of one machine, and days on K. Measured step times are used where there are some."""
+"""What a grid costs: steps, hours of one machine, and days on K, from step times that were measured here or elsewhere."""
 
 import heapq
 import json
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adamatch.data.tasks import POOLS
 from adamatch.errors import InputError
+from adamatch.grid.step_times import MEASURED
 from adamatch.methods import METHODS
 from adamatch.train.run import Run
 
@@ -21,10 +23,10 @@ NETWORKS = {
     "resnetv2-50": (4.087, 224),
     "resnetv2-101": (7.799, 224),
 }
-# Where nothing was measured: what one H200 made of AdaMatch on WRN-28-2 at 32 x 32 (9.1 ms a step, CTAugment included).
-ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0091  # operations per second
+# Of a network that was measured nowhere: what one H200 made of AdaMatch on WRN-28-2 at 32 x 32.
+ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0068  # operations per second
 ASSUMPTION = (
-    "assumed: 9.1 ms for an AdaMatch step of WRN-28-2 at 32 x 32 on one H200, and as many operations per second elsewhere"
+    "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
 )
 
 
@@ -46,6 +48,10 @@ class Measured(NamedTuple):
     machine: str
 
 
+# What is known wherever this package is.
+KNOWN = [Measured(Shape(*step), ms / 1000, machine) for machine, step, ms in MEASURED]
+
+
 class Estimate(NamedTuple):
     steps: int
     seconds: float
@@ -54,7 +60,7 @@ class Estimate(NamedTuple):
 
 def shape(run: Run) -> Shape:
     recipe = run.recipe
-    pools = 2 if run.task in ("ssda", "oracle") else 1
+    pools = POOLS.get(run.task, 1)
     method = "supervised" if run.method == "noisystudent" else run.method  # teachers and students learn from labels alone
     return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 
@@ -122,25 +128,27 @@ def _of_row(row: dict[str, Any], machine: str) -> Measured:
 
 @dataclass(frozen=True)
 class Rates:
-    """Step times by measurement: of the same step, else scaled by operations from the same network and size (and method, where
-    that was measured), else assumed."""
+    """Step times by measurement, one's own before those that are known: of the same step, else scaled by operations from the
+    same network and size (and method, where that was measured); else assumed."""
 
     measured: Sequence[Measured] = ()
 
     def estimate(self, run: Run) -> Estimate:
-        wanted = shape(run)
-        same = [each for each in self.measured if each.shape == wanted]
-        near = [each for each in self.measured if each.shape[:2] == wanted[:2]]
-        near = [each for each in near if each.shape.method == wanted.method] or near
-        if same:
-            seconds, machine = _fastest(same, wanted)
-            basis = f"measured on {machine}"
-        elif near:
-            seconds, machine = _fastest(near, wanted)
-            basis = f"scaled by operations from other steps of {wanted.network} at {wanted.size} on {machine}"
-        else:
-            seconds, basis = work(wanted) / ASSUMED, ASSUMPTION
+        seconds, basis = (
+            _step(shape(run), self.measured) or _step(shape(run), KNOWN) or (work(shape(run)) / ASSUMED, ASSUMPTION)
+        )
         return Estimate(steps(run), seconds * steps(run), basis)
+
+
+def _step(wanted: Shape, measured: Sequence[Measured]) -> tuple[float, str] | None:
+    """Seconds of a step and what they rest on, where there is something to rest on."""
+    if same := [each for each in measured if each.shape == wanted]:
+        seconds, machine = _fastest(same, wanted)
+        return seconds, f"measured on {machine}"
+    if near := [each for each in measured if each.shape[:2] == wanted[:2]]:
+        seconds, machine = _fastest([each for each in near if each.shape.method == wanted.method] or near, wanted)
+        return seconds, f"scaled by operations from other steps of {wanted.network} at {wanted.size} on {machine}"
+    return None
 
 
 def _fastest(measured: Iterable[Measured], wanted: Shape) -> tuple[float, str]:

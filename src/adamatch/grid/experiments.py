@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.errors import InputError, unknown
+from adamatch.grid import pretraining
 from adamatch.sets.benchmarks import BENCHMARKS, check_domains
 from adamatch.train.run import FAST, Run, recipe
 
@@ -164,6 +165,11 @@ def ablation() -> Iterator[Run]:
                 yield replace(run, recipe=replace(run.recipe, **{name: value}))
 
 
+def pre_trained() -> Iterator[Run]:
+    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from nothing and from ImageNet's weights."""
+    yield from pretraining.runs(pairs(BENCHMARKS[pretraining.SUITE].domains))
+
+
 def oracle(run: Run) -> Run:
     """The same pair with the labels of source and target both used."""
     return replace(run, task="oracle", method="supervised")
@@ -180,6 +186,7 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
     "digits": digits,
     "study": study,
     "ablation": ablation,
+    "pretraining": pre_trained,
 }
 
 

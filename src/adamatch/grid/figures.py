@@ -79,6 +79,8 @@ def variant(run: Run, usual: Recipe) -> str:
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
         own["weights"] = run.weights
+    if not run.form:  # nor is it what runs of this configuration are now
+        own["form"] = run.form
     return ", ".join(f"{name}={value}" for name, value in own.items())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adamatch.grid import published
+from adamatch.grid import pretraining, published
 from adamatch.grid.experiments import PROTOCOLS
 from adamatch.grid.figures import Done, beside, cells_of, figure
 from adamatch.grid.render import Cell, Figure, Table
@@ -27,10 +27,12 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "threshold=fixed": "without relative confidence threshold",
     "strong=cutout": "cutout alone as the strong view",
     "strong=cta": "CTAugment, then cutout as the strong view",
-    "pools=2": "SSDA as in the authors' code (pools=2)",
+    "pools=2": "threshold and alignment from the source alone, as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
+    "form=0": "as it was until its weights or draws were corrected (form=0)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."
+BOLD = " Bold is what leads all others by more than both standard deviations together."
 BESIDE = "In parentheses the paper's figure"
 WIDER = "* the paper's mean over all pairs of the benchmark, ours over those that are here"
 ONLY = "[n]: the mean over n pairs only, not to be compared with those over more"
@@ -40,7 +42,7 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
     """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
     done = cells_of(results)
     plain = [each for each in done if not each.variant]
-    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *_variants(done)]
+    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *pretraining.tables(done, METHODS), *_variants(done)]
     if detail:
         made.append(_cells(done))
     if made:
@@ -234,16 +236,22 @@ def _mark_narrow(groups: Sequence[Sequence[Done]], cells: list[list[Cell]], colu
 
 
 def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
-    """The best of those that can be compared: over as many pairs, and no oracle."""
+    """The best of those that can be compared (over as many pairs, and no oracle), where its lead is more than seeds make."""
     compared = [
         (row, cell)
         for row, name in zip(cells, names, strict=True)
         if isinstance(cell := row[column], Figure) and not cell.only and name != METHODS["oracle"]
     ]
-    top = max((cell.mean for _, cell in compared), default=None)
-    for row, cell in compared:
-        if cell.mean == top and len(compared) > 1:
-            row[column] = replace(cell, best=True)
+    compared.sort(key=lambda each: -each[1].mean)
+    if len(compared) > 1 and all(_leads(compared[0][1], other) for _, other in compared[1:]):
+        row, cell = compared[0]
+        row[column] = replace(cell, best=True)
+
+
+def _leads(best: Figure, other: Figure) -> bool:
+    """Whether the difference is more than both standard deviations together: of one seed nobody knows."""
+    known = best.spread is not None and other.spread is not None
+    return known and best.mean - other.mean > (best.spread or 0.0) + (other.spread or 0.0)
 
 
 def _explained(cells: Iterable[Cell]) -> str:
@@ -253,7 +261,7 @@ def _explained(cells: Iterable[Cell]) -> str:
         said += f" {BESIDE}{f' ({WIDER})' if any(each.wider for each in figures) else ''}."
     if any(each.only for each in figures):
         said += f" {ONLY}."
-    return said
+    return said + (BOLD if any(each.best for each in figures) else "")
 
 
 def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -47,21 +47,22 @@ def build(
     net: nn.Module,
     tau: float,
     release: bool = False,
-    labelled_batches: int = 1,
+    batches: float = 1.0,
     options: Mapping[str, Any],
 ) -> Method:
     """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
 
-    An option `release` goes before the recipe's. `labelled_batches` is how many full ones a step has.
+    Options `release` and `batches` go before what is given here. `batches` is how many of labelled images a step has: a part
+    of one counts as such.
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     given: dict[str, Any] = {"classes": classes}
     match name:
         case "adamatch":
-            given["tau"], options = tau, {"release": release, **options}
-            if options.get("pools", 1) not in (1, labelled_batches):
-                says = f"pools is 1 or the number of full labelled batches in a step, {labelled_batches} here"
+            given["tau"], options = tau, {"release": release, "batches": batches, **options}
+            if options.get("pools", 1) not in (1, batches):
+                says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
                 raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
         case "fixmatch+":
             given["tau"] = tau

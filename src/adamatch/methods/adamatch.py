@@ -21,9 +21,11 @@ class AdaMatch(Method):
                   as mu rises, to the average of what alignment itself has made of the target), or "none"
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau
-    source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it, as the authors' code has it
-    pools         of labelled batches from several pools, 1: they are one, as the text says; their number: each has a mean of
-                  its own in the loss, and threshold and alignment come from the first, as the authors' code has it
+    source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the authors'
+                  code has it: with two they are the same
+    batches       how many batches of labelled images there are in one: 2 where each of two pools fills one (None: `pools`)
+    pools         where threshold and alignment come from: 1, all labelled images, as the text says; the number of pools, those
+                  of the first, as the authors' code has it
     target        the known class distribution [k], for align="target"
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
@@ -40,6 +42,7 @@ class AdaMatch(Method):
         release: bool = False,
         threshold: Literal["relative", "fixed"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
+        batches: float | None = None,
         pools: int = 1,
         target: Tensor | Sequence[float] | None = None,
         warm_up: float = 0.5,
@@ -53,8 +56,9 @@ class AdaMatch(Method):
         self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
         self.release = arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
-        self.view_weight = arguments.view_weight(source_loss)
         self.pools = arguments.count("pools", pools)
+        batches = self.pools if batches is None else arguments.above_zero("batches", batches)
+        self.view_weight = arguments.view_weight(source_loss, batches)
         self.warm_up = arguments.part("warm_up", warm_up)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
@@ -97,7 +101,7 @@ class AdaMatch(Method):
         mask = parts.confident(y_tilde, c_tau)  # eq. (8)
 
         pseudo = parts.hard(y_tilde)
-        loss_source = self.pools * parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
+        loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
 

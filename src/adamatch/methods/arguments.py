@@ -14,9 +14,9 @@ def one_of(kind: str, name: str, *valid: str) -> str:
     return name
 
 
-def view_weight(source_loss: str) -> float:
-    """The weight of each view in eq. (9): 1 as printed ("sum"), 1/2 as in the authors' code ("half")."""
-    return 1.0 if one_of("source_loss", source_loss, "sum", "half") == "sum" else 0.5
+def view_weight(source_loss: str, batches: float = 1.0) -> float:
+    """The weight of each view in eq. (9): 1 as printed ("sum"), or 1/2 for every labelled batch as in the authors' ("half")."""
+    return 1.0 if one_of("source_loss", source_loss, "sum", "half") == "sum" else 0.5 * batches
 
 
 def flag(name: str, value: bool) -> bool:
@@ -34,6 +34,12 @@ def probability(name: str, value: float) -> float:
 def part(name: str, value: float) -> float:
     if not _is_number(value) or not 0 < value <= 1:
         raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {value!r}")
+    return value
+
+
+def above_zero(name: str, value: float) -> float:
+    if not _is_number(value) or not 0 < value < float("inf"):
+        raise InputError(f"{name} is a number above 0, not {value!r}")
     return value
 
 

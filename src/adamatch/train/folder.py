@@ -120,6 +120,8 @@ def _difference(theirs: Run, ours: Run) -> str:
     """What tells two runs apart, as `batch is 32 there and 16 here`; the first three things."""
     flat = [facts | facts.pop("recipe") for facts in (json.loads(run.to_json()) for run in (theirs, ours))]
     names = [name for name in dict.fromkeys([*flat[0], *flat[1]]) if flat[0].get(name) != flat[1].get(name)]
+    if names == ["form"]:
+        return "of an earlier version, in which the same configuration meant something else"
     told = [f"{name} is {flat[0].get(name)} there and {flat[1].get(name)} here" for name in names[:3]]
     return ", ".join(told) + (" ..." if len(names) > len(told) else "")
 

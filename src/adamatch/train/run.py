@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from adamatch.data.decode import Shape
+from adamatch.data.tasks import POOLS
 from adamatch.errors import InputError, unknown
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
@@ -32,6 +33,7 @@ RANGES = {  # of the hyper-parameters
     "stop": (0, math.inf),
 }
 LARGEST_SEED = 2**48
+FORM = 1  # what configurations mean now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +162,7 @@ class Run:
     seed: int = 0
     budget: str = "paper"
     weights: str = ""  # a file of starting weights, or timm:NAME
+    form: int = FORM  # 0: a result from when the configuration meant something else (see `reformed`); to be read only
     recipe: Recipe = field(default=None)  # type: ignore[assignment]  # filled in from benchmark and budget
 
     def __post_init__(self) -> None:
@@ -172,9 +175,18 @@ class Run:
         if not 0 <= self.seed <= LARGEST_SEED:
             raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {self.seed}")
 
+    @property
+    def reformed(self) -> bool:
+        """Whether the configuration meant something else in form 0 (what: docs/faithfulness.md), and has another id since."""
+        if self.method == "adamatch":  # two labelled pools, and nothing said of their weight
+            return POOLS.get(self.task, 1) > 1 and self.options.get("pools", 1) == 1 and "batches" not in self.options
+        return self.method == "noisystudent"
+
     def to_json(self) -> str:
         """Canonical: equal runs give equal text."""
         values = asdict(self)
+        if not self.form or not self.reformed:
+            del values["form"]
         for name, default in LATER.items():
             if values["recipe"][name] == default:
                 del values["recipe"][name]
@@ -183,7 +195,8 @@ class Run:
     @classmethod
     def from_json(cls, text: str) -> Self:
         values = json.loads(text)
-        return cls(**values | {"recipe": Recipe(**values["recipe"])})
+        run = cls(**values | {"recipe": Recipe(**values["recipe"])})
+        return replace(run, form=0) if "form" not in values and run.reformed else run
 
     @property
     def id(self) -> str:

@@ -92,7 +92,9 @@ class Inputs(NamedTuple):
     x_sl: Tensor  # uint8 [n_sl, 3, size, size]
     y_sl: Tensor  # [n_sl, k]
     x_tu: Tensor  # uint8 [n_tu, 3, size, size]
-    u: Tensor  # [n_sl + n_tu + n_sl, draws]: uniforms for the views of labelled and unlabelled images, and for probes
+    x_pr: Tensor  # uint8 [n_pr, 3, size, size]: probes of CTAugment, images whose labels are known: mostly x_sl
+    y_pr: Tensor  # [n_pr, k]
+    u: Tensor  # [n_sl + n_tu + n_pr, draws]: uniforms for the views of labelled and unlabelled images, and for probes
     lam: Tensor  # [2 * n_sl, k]: uniforms for the interpolation
     progress: Tensor  # []
     lr: Tensor  # []

@@ -95,7 +95,7 @@ class Step:
         probes, policy = self._probe(self.views, inputs)
         with self.machine.autocast():
             predicted = self._predict(self.average.net, probes)
-        self._learn(self.views, policy, predicted, inputs.y_sl)
+        self._learn(self.views, policy, predicted, inputs.y_pr)
 
     @torch.no_grad()
     def finite(self) -> bool:
@@ -157,7 +157,7 @@ def _predict(net: nn.Module, x: Tensor) -> Tensor:
 
 
 def _probe(views: Views, inputs: Inputs) -> tuple[Tensor, Policy]:
-    return views.probe(inputs.x_sl, inputs.u[-len(inputs.x_sl) :])
+    return views.probe(inputs.x_pr, inputs.u[-len(inputs.x_pr) :])
 
 
 def _learn(views: Views, policy: Policy, predicted: Tensor, labels: Tensor) -> None:

@@ -1,6 +1,9 @@
 """What goes into every step: images from the pools, and all of its random numbers."""
 
+from collections.abc import Sequence
+
 import torch
+from torch import Tensor
 
 from adamatch import ranks
 from adamatch.data.feed import Feed
@@ -20,30 +23,37 @@ class Supply:
 
     def __init__(self, run: Run, problem: Problem, step: Step, execution: Execution) -> None:
         self.run, self.classes, self.draws = run, len(problem.classes), step.views.draws
-        self.labelled = len(problem.labelled)
         self.generator = torch.Generator(execution.machine.device).manual_seed(run.seed)
-        pools: list[tuple[Labelled | Unlabelled, int]] = []
-        pools += zip(problem.labelled, labelled_counts(run.recipe, problem), strict=True)
+        recipe, pools, probes = run.recipe, problem.labelled, problem.probes if step.views.learns else ()
+        taken: list[tuple[Labelled | Unlabelled, int]] = []
+        taken += zip(pools, labelled_counts(recipe, pools), strict=True)
         if step.method.unlabelled:
-            pools.append((problem.unlabelled, run.recipe.batch * run.recipe.uratio))
+            taken.append((problem.unlabelled, recipe.batch * recipe.uratio))
+        if probes:
+            taken += zip(probes, labelled_counts(recipe, probes), strict=True)
+        self.labelled, self.probes = len(pools), len(probes)
         device, place = execution.machine.device, execution.place
         self.feeds = [
             Feed(pool, batch=count, classes=self.classes, seed=run.seed * 10 + number, device=device, place=place)
-            for number, (pool, count) in enumerate(pools)
+            for number, (pool, count) in enumerate(taken)
         ]
 
     def next(self, done: int) -> Inputs:
         batches = [feed.next() for feed in self.feeds]
-        x_sl = torch.cat([images for images, _ in batches[: self.labelled]])
-        y_sl = torch.cat([labels for _, labels in batches if labels is not None])
-        x_tu = batches[self.labelled][0] if len(batches) > self.labelled else x_sl[:0]
+        rest = len(batches) - self.probes
+        x_sl, y_sl = _joined(batches[: self.labelled])
+        x_tu = batches[self.labelled][0] if rest > self.labelled else x_sl[:0]
+        x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
         recipe, progress = self.run.recipe, done / self.run.recipe.steps
-        n_sl, n_tu, device = len(x_sl) * ranks.count(), len(x_tu) * ranks.count(), self.generator.device
+        n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))
+        device = self.generator.device
         return Inputs(
             x_sl=x_sl,
             y_sl=y_sl,
             x_tu=x_tu,
-            u=ranks.share(torch.rand(2 * n_sl + n_tu, self.draws, generator=self.generator, device=device)),
+            x_pr=x_pr,
+            y_pr=y_pr,
+            u=ranks.share(torch.rand(n_sl + n_tu + n_pr, self.draws, generator=self.generator, device=device)),
             lam=ranks.share(torch.rand(2 * n_sl, self.classes, generator=self.generator, device=device)),
             progress=torch.full((), progress, device=device),
             lr=torch.full((), learning_rate(recipe.lr, recipe.lr_end, progress), device=device),
@@ -65,11 +75,16 @@ class Supply:
         return False
 
 
-def labelled_counts(recipe: Recipe, problem: Problem) -> list[int]:
+def labelled_counts(recipe: Recipe, pools: Sequence[Labelled]) -> list[int]:
     """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
 
     (Of several ranks, as many as they can share evenly.)
     """
     shared = ranks.count()
-    small = [recipe.batch if recipe.repeat else max(shared, len(pool) // shared * shared) for pool in problem.labelled[1:]]
+    small = [recipe.batch if recipe.repeat else max(shared, len(pool) // shared * shared) for pool in pools[1:]]
     return [recipe.batch, *(min(recipe.batch, count) for count in small)]
+
+
+def _joined(batches: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
+    """Labelled batches as one."""
+    return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches if labels is not None])

@@ -1,0 +1,51 @@
+"""The paper's table of pre-training (section 4.1): DomainNet at 224 x 224, UDA, from scratch and from ImageNet's weights."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from adamatch.grid import published
+from adamatch.grid.figures import Done, figure
+from adamatch.grid.render import Cell, Figure, Table
+from adamatch.train.loop import MEDIAN_OF
+from adamatch.train.run import Run
+
+SUITE = "domainnet224"
+COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")
+WEIGHTS = "timm:resnetv2_101.a1h_in1k"  # the authors' are Keras's
+
+
+def runs(pairs: Iterable[tuple[str, str]]) -> Iterator[Run]:
+    """MCD and AdaMatch on these pairs: from scratch; stopped at 2M images; to the end, where the best window is looked for."""
+    for source, target in pairs:
+        for method in published.PRETRAINED:
+            scratch = Run(benchmark=SUITE, source=source, target=target, method=method)
+            early = Run(benchmark=SUITE, source=source, target=target, method=method, weights=WEIGHTS)
+            yield from (scratch, early, replace(early, recipe=replace(early.recipe, stop=0)))
+
+
+def tables(done: Sequence[Done], names: dict[str, str]) -> list[Table]:
+    """That table, where there are runs with starting weights for it; rows by the `names` of methods."""
+    mine = [each for each in done if (each.run.benchmark, each.task) == (SUITE, "uda") and each.method in published.PRETRAINED]
+    rows: list[list[Cell]] = []
+    for method, paper in published.PRETRAINED.items():
+        scratch = [each for each in mine if each.method == method and not each.variant]
+        loaded = [each for each in mine if each.method == method and each.run.weights and not each.run.options]
+        to_the_end = [each for each in loaded if not each.run.recipe.stop]
+        windows = [each._replace(result={**each.result, "accuracy": best_window(each)}) for each in to_the_end]
+        groups = (scratch, to_the_end, [each for each in loaded if each.run.recipe.stop], windows)
+        if any(groups[1:]):
+            rows.append([names[method], *(_cell(group, value) for group, value in zip(groups, paper, strict=True))])
+    notes = ["In parentheses the paper's figure, a mean over 30 pairs. The best window is found with the target's test labels."]
+    return [Table(f"{SUITE}, UDA: pre-training", ["method", *COLUMNS], rows, notes)] if rows else []
+
+
+def best_window(done: Done) -> float:
+    """The highest median of ten evaluations in a row."""
+    values = [row["target"] for row in done.result["evaluations"] if "target" in row]
+    last = max(1, len(values) - MEDIAN_OF + 1)
+    return max(float(statistics.median(values[first : first + MEDIAN_OF])) for first in range(last))
+
+
+def _cell(group: Sequence[Done], paper: float) -> Figure | str:
+    return replace(figure(group), paper=paper, wider=len({each.pair for each in group}) < 30) if group else "-"

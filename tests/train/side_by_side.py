@@ -1,0 +1,239 @@
+"""A run in float64 by the package, from `Run` to its last checkpoint, and the same by the plain trainer of `reference`."""
+
+import copy
+import functools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from reference.plain_losses import Shown
+from reference.trainer import Drawn, Settings, Trainer
+from torch import Tensor, nn
+from train import several, tiny
+
+from adamatch import methods, nets
+from adamatch.data.sampler import Stream
+from adamatch.data.tasks import Labelled, Problem, Unlabelled, add_labelled
+from adamatch.methods.parts import Batch, Method, Phase
+from adamatch.nets.wideresnet import WideResNet
+from adamatch.train.run import Run
+
+STEPS = 20
+# Everything is to show within twenty steps: the schedules, decay, short averages, thresholds that some images pass.
+RECIPE: dict[str, Any] = {
+    "batch": 6,
+    "images": 6 * STEPS,
+    "uratio": 2,
+    "lr": 0.05,
+    "weight_decay": 0.02,
+    "average": 0.8,
+    "strong": "cta",
+    "mirror": True,
+    "tau": 0.9,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "adamatch": {"release": True},
+    "fixmatch+": {"method": "fixmatch+"},
+    "mcd": {"method": "mcd"},
+    "noisystudent": {"method": "noisystudent"},
+    "baseline_bn": {"method": "baseline_bn"},
+    "supervised": {"method": "supervised"},
+}
+TASKS: dict[str, dict[str, Any]] = {
+    "uda": {"seed": 1},
+    "ssl": {"task": "ssl", "labels": 3},
+    "ssda": {"task": "ssda", "labels": 1, "seed": 3},
+}
+MORE: dict[str, dict[str, Any]] = {  # what has no case among these
+    "adamatch uda, as printed": {"release": False, "strong": "cutout", "mirror": False, "seed": 2},
+    "adamatch ssda, few": {"task": "ssda", "labels": 1, "repeat": False},
+    "noisystudent ssda, cutout": {"method": "noisystudent", "tau": 0.99, "task": "ssda", "labels": 2, "strong": "cutout"},
+}
+GRID = {f"{method} {task}": METHODS[method] | TASKS[task] for method in METHODS for task in TASKS}
+CASES = {name: tiny.a_run(**{**RECIPE, **changes}) for name, changes in (GRID | MORE).items()}
+
+
+class Precise(WideResNet):
+    """WRN-tiny in float64, whatever its images are in."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes, widths=(8, 16, 32), blocks=1, stem=8)
+        self.double()
+
+    def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        return super().features(x.double(), groups)
+
+
+@dataclass
+class Training:
+    """What the package did between first weights and last checkpoint: a run's one training, or a teacher's or student's."""
+
+    method: Method
+    first: dict[str, Tensor]  # weights and statistics before the first step; MCD's other head as "second"
+    shown: list[Batch] = field(default_factory=list)
+    last: dict[str, Tensor] = field(default_factory=dict)  # the tensors of its last checkpoint
+
+
+@dataclass
+class Outcome:
+    """Both sides, training by training."""
+
+    run: Run
+    ours: list[Training]
+    rows: list[dict[str, Any]]  # what the package measured, evaluation by evaluation
+    plain: list[Trainer] = field(default_factory=list)
+    shown: list[list[Shown]] = field(default_factory=list)  # what the plain trainer's losses were shown
+
+
+@functools.cache
+def outcome(name: str) -> Outcome:
+    """Of the case of this name; done once in a process."""
+    run = CASES[name]
+    problem = tiny.problem(run.task, labels=run.labels, seed=run.seed)
+    with tempfile.TemporaryDirectory() as folder, float64():
+        out = Path(folder) / "run"
+        both = Outcome(run, done(run, problem, out), tiny.rows(out))
+        for training in both.ours:
+            plain = Trainer(settings(run), *first_values(training))
+            pools = problem.labelled if not both.plain else taught(run, problem, both.plain[-1])
+            draw = Draw(run, problem, pools)
+            both.shown.append([plain.step(draw.next()) for _ in range(STEPS)])
+            both.plain.append(plain)
+    return both
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_num_threads(threads)
+
+
+def done(run: Run, problem: Problem, out: Path) -> list[Training]:
+    """The package's side, through `experiment.solve` and the loop; only the network's precision is not as usual."""
+    trainings: list[Training] = []
+    build = methods.build
+
+    def building(name: str, *, net: nn.Module, **given: Any) -> Method:
+        method = build(name, net=net, **given)
+        first = {key: value.clone() for key, value in net.state_dict().items()}
+        first |= {key.replace("head", "second"): value.detach().clone() for key, value in method.named_parameters()}
+        training = Training(method, first)
+
+        def showing(phase: Phase) -> Phase:
+            def loss(net: nn.Module, batch: Batch) -> Any:
+                if phase is phases[0]:
+                    if not training.shown:
+                        trainings.append(training)
+                    training.shown.append(Batch(*(copy.deepcopy(each) for each in batch)))
+                return phase.loss(net, batch)
+
+            return Phase(loss, phase.trains)
+
+        phases = method.phases
+        method.phases = [showing(phase) for phase in phases]
+        return method
+
+    with (
+        mock.patch.dict(nets.NETWORKS, {"wrn-tiny": Precise}),
+        mock.patch.object(methods, "build", building),
+        mock.patch("adamatch.train.folder.shutil.rmtree"),  # the last checkpoints stay
+    ):
+        tiny.solve(run, out, posed=problem, seconds_per_checkpoint=1000)
+    state = several.state(out)
+    for number, training in enumerate(trainings):
+        place = out.name if training is trainings[-1] else f"generation-{number}"
+        training.last = {key.removeprefix(f"{place} "): value for key, value in state.items() if key.startswith(f"{place} ")}
+    return trainings
+
+
+def settings(run: Run) -> Settings:
+    recipe = run.recipe
+    return Settings(
+        method=run.method,
+        classes=3,
+        steps=recipe.images // recipe.batch,
+        batch=recipe.batch,
+        lr=recipe.lr,
+        lr_end=recipe.lr_end,
+        momentum=recipe.momentum,
+        weight_decay=recipe.weight_decay,
+        average=recipe.average,
+        tau=recipe.tau,
+        strong=recipe.strong,
+        mirror=recipe.mirror,
+        release=recipe.release,
+        seed=run.seed,
+    )
+
+
+def first_values(training: Training) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The first weights and running statistics."""
+    values = {name: value for name, value in training.first.items() if value.is_floating_point()}
+    running = {name: value for name, value in values.items() if "running" in name}
+    return {name: value for name, value in values.items() if name not in running}, running
+
+
+def taught(run: Run, problem: Problem, teacher: Trainer) -> tuple[Labelled, ...]:
+    """NoisyStudent: the labelled images, and those unlabelled ones whose likeliest class the teacher gives more than tau."""
+    images = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
+    seen = torch.from_numpy((images.astype(np.float64) - 127.5) / 128).permute(0, 3, 1, 2)
+    guesses = teacher.predict(seen)
+    sure = guesses.max(1) > run.recipe.tau
+    assert 0 < sure.sum() < len(sure)
+    given = Labelled((images[sure],), guesses[sure].astype(np.float32))
+    drawn = add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn  # the order of rows is the package's
+    pools = [*problem.labelled, given]
+    labels = np.concatenate([probabilities(pool.labels) for pool in pools])
+    return (Labelled(tuple(part for pool in pools for part in pool.parts), labels.astype(np.float32), drawn),)
+
+
+def probabilities(labels: NDArray[Any]) -> NDArray[np.float64]:
+    return np.eye(3)[labels] if labels.ndim == 1 else labels.astype(np.float64)
+
+
+class Draw:
+    """The rows that the package's streams hand out, as pictures and labels: of each labelled pool, of the unlabelled one and,
+    where labels are guessed, of the pools that probes are taken from."""
+
+    def __init__(self, run: Run, problem: Problem, pools: tuple[Labelled, ...]) -> None:
+        recipe = run.recipe
+        small = [recipe.batch if recipe.repeat else min(len(pool), recipe.batch) for pool in pools[1:]]
+        unlabelled = [] if run.method in ("supervised", "noisystudent") else [problem.unlabelled]
+        probed = problem.labelled if pools is not problem.labelled and recipe.strong == "cta" else ()
+        self.pools: list[Labelled | Unlabelled] = [*pools, *unlabelled, *probed]
+        counts = [recipe.batch, *small, *[recipe.batch * recipe.uratio] * len(unlabelled), *[recipe.batch] * len(probed)]
+        self.ends = np.cumsum([len(pools), len(unlabelled), len(probed)])
+        self.streams = []
+        for number, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):
+            drawn = getattr(pool, "drawn", None)
+            length = len(pool) if drawn is None else len(drawn)
+            self.streams.append(Stream(length, count, run.seed * 10 + number, torch.device("cpu")))
+
+    def next(self) -> Drawn:
+        pictures, labels = [], []
+        for pool, stream in zip(self.pools, self.streams, strict=True):
+            rows = stream.next().numpy()
+            drawn = getattr(pool, "drawn", None)
+            rows = rows if drawn is None else drawn[rows]
+            pictures.append(np.concatenate([np.asarray(part) for part in pool.parts])[rows])
+            labels.append(probabilities(pool.labels[rows]) if isinstance(pool, Labelled) else np.zeros((0, 3)))
+        first, second, third = self.ends
+        none = pictures[0][:0]
+        x_sl, y_sl = np.concatenate(pictures[:first]), np.concatenate(labels[:first])
+        x_tu = np.concatenate([none, *pictures[first:second]])
+        if third == second:
+            return Drawn(x_sl, y_sl, x_tu, x_sl, y_sl)
+        return Drawn(x_sl, y_sl, x_tu, np.concatenate(pictures[second:]), np.concatenate(labels[second:]))
