@@ -35,9 +35,7 @@ class Bank:
         recipe, device = run.recipe, execution.machine.device
         self.count, self.size, self.seed, self.device = recipe.views, recipe.size, run.seed, device
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        # Views that are made beforehand cannot follow what CTAugment learns.
-        strong = "randaugment" if recipe.strong == "cta" else recipe.strong
-        self.views = Views(recipe.size, strong=strong, mirror=recipe.mirror).to(device)
+        self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         console = Console(stderr=True)
         self.bar = Bar(console=console, transient=True, disable=execution.quiet or ranks.rank() > 0 or not console.is_terminal)
 

@@ -20,7 +20,6 @@ LATER |= {"frozen": 0, "views": 4}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
-FEWER = 20  # where part of the network is frozen: a step is short then, and an evaluation as long as several
 RANGES = {  # of the hyper-parameters
     "batch": (1, math.inf),
     "images": (1, math.inf),
@@ -80,6 +79,10 @@ class Recipe:
         ):
             if name not in valid:
                 raise unknown(kind, name, valid)
+        if self.frozen and self.strong == "cta":
+            raise InputError(
+                "views that frozen scales see once, beforehand, cannot follow what CTAugment learns: choose randaugment or cutout"
+            )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
                 upwards = "up" if most == math.inf else f"to {most:g}"
@@ -97,8 +100,12 @@ class Recipe:
 
     @property
     def evaluate_every(self) -> int:
-        """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run."""
-        return max(1, min(CHECKPOINT // self.batch, self.last_step // (FEWER if self.frozen else EVALUATIONS)))
+        """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run.
+
+        (A twentieth where part of the network is frozen: steps are few and small then, and an evaluation takes as long as many.)
+        """
+        evaluations = EVALUATIONS // 2 if self.frozen else EVALUATIONS
+        return max(1, min(CHECKPOINT // self.batch, self.last_step // evaluations))
 
 
 _DIGITS = Recipe(network="wrn-28-2", size=32, images=32 * MILLION, weight_decay=0.0005)
