@@ -53,7 +53,7 @@ FROZEN: Mapping[str, Any] = {
     "views": 3,
 }
 FROZEN_SIZE = 128  # pixels
-MINUTES = "about ten minutes on two cores for some 4,000 images at 128 pixels"
+MINUTES = "Some 4,000 images take about ten minutes on two cores"
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,10 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     elif started and not on_gpu and network in WHEELS:
         values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
         reasons.append(
-            f"there is no GPU: {values['frozen']} of the network's 7 scales stay as they are and are computed once, for "
-            f"{2 * values['views']} views of each image; the rest is trained, at {size} pixels ({MINUTES}; --frozen 0 trains all)"
+            f"there is no GPU: {values['frozen']} of the network's 7 scales stay as they are, computed once for "
+            f"{2 * values['views']} views of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
         )
+        reasons.append(f"image size: {size}, because there is no GPU")
     if not size:
         side = side_of()
         size = 64 if on_gpu and side > 48 else 32

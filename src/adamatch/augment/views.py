@@ -73,6 +73,7 @@ class Picked(nn.Module):
     """Views that were made before, half of them weak, then half strong: one of each is drawn for every image."""
 
     draws = 2
+    learns = False
 
     def forward(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """x: float16 [B, views, h, w, C], u: [B, 2] -> weak and strong, float [B, C, h, w]."""

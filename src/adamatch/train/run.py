@@ -81,7 +81,7 @@ class Recipe:
                 raise unknown(kind, name, valid)
         if self.frozen and self.strong == "cta":
             raise InputError(
-                "views that frozen scales see once, beforehand, cannot follow what CTAugment learns: choose randaugment or cutout"
+                "views that are made beforehand, for frozen scales, cannot follow CTAugment: choose randaugment or cutout"
             )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
@@ -102,7 +102,7 @@ class Recipe:
     def evaluate_every(self) -> int:
         """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run.
 
-        (A twentieth where part of the network is frozen: steps are few and small then, and an evaluation takes as long as many.)
+        (A twentieth where part of the network is frozen: steps are few and small there, and an evaluation is as long as many.)
         """
         evaluations = EVALUATIONS // 2 if self.frozen else EVALUATIONS
         return max(1, min(CHECKPOINT // self.batch, self.last_step // evaluations))
