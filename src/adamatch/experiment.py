@@ -23,11 +23,13 @@ from adamatch.evaluate import Evaluation, predict_together
 from adamatch.judge.outputs import Outputs
 from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
+from adamatch.nets.frozen import Upper
 from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.pretrained import IMAGENET, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
 from adamatch.train import checkpoint, distributed, loop, speed
+from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
@@ -160,10 +162,11 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     built = copy.deepcopy(net) if net is not None else nets.build(network, classes)
     loaded = _start(built, run) if run.weights else None
     distributed.same_weights(built)
+    trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
     method = methods.build(
         run.method,
         classes=classes,
-        net=built,
+        net=trained,
         tau=run.recipe.tau,
         release=run.recipe.release,
         batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
@@ -172,14 +175,17 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     say = Progress(run.recipe, quiet=execution.quiet).say
     for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
         say(note)
+    if isinstance(trained, Upper):
+        problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
     average, history = loop.train(
         run,
         replace(problem, tests={}),  # test sets are for `evaluate` alone
         stage.folder,
-        Step(built, method, run.recipe, machine, say),
+        Step(trained, method, run.recipe, machine, say),
         _evaluation(problem, stage.folder, machine),
         execution,
     )
+    average = average.net if isinstance(average, Upper) else average
     facts = result(run, problem, history, stage.spent) | {"weights": loaded}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
     model = Model(average, problem.classes, run.recipe.size, network, machine, told, run.recipe.shape)

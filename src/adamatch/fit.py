@@ -52,6 +52,7 @@ def fit(
     strong: str = "cta",
     mirror: bool = True,
     repeat: bool = False,
+    frozen: int | str = "auto",
     device: str = "auto",
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
@@ -78,6 +79,8 @@ def fit(
     weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet" where
                     the network has such weights
     lr              the learning rate at the start; None: 0.01 from weights, else 0.03
+    frozen          how many of an EfficientNet-Lite's seven scales stay as they are: they are computed once, for a few views of
+                    each image, and training begins above them; "auto": on a CPU, where weights are given; else none
     out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
 
     What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
@@ -97,6 +100,7 @@ def fit(
             strong=strong,
             mirror=mirror,
             repeat=repeat,
+            frozen=frozen,
         )
         chosen = choose(asked, lambda: _side(source), machine)
         recipe = chosen.recipe

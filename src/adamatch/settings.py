@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adamatch.errors import InputError
-from adamatch.nets.pretrained import IMAGENET, INSTALL, has_imagenet, images_of, is_pretrained
+from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
@@ -28,6 +28,7 @@ class Settings:
     strong: str = "cta"
     mirror: bool = True
     repeat: bool = False
+    frozen: int | str = "auto"
 
 
 # One recipe for networks that start from ImageNet's weights, found on PACS: docs/what-matters.md.
@@ -40,6 +41,19 @@ PRETRAINED: Mapping[str, Any] = {
     "average": 0.99,
     "release": True,
 }
+
+
+# On a CPU, of the same networks: only the last scale and the head move. Found on PACS too: results/cpu.md.
+FROZEN: Mapping[str, Any] = {
+    **PRETRAINED,
+    "images": 4_800,
+    "batch": 16,
+    "average": 0.97,
+    "frozen": 6,
+    "views": 3,
+}
+FROZEN_SIZE = 128  # pixels
+MINUTES = "Some 4,000 images take about ten minutes on two cores"
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,15 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     values: dict[str, Any] = dict(PRETRAINED) if started else {"lr": 0.03, "batch": 64}
     wants = images_of(network) if network != "auto" else images_of("")
     size = asked.size if asked.size != "auto" else wants.size
+    if asked.frozen != "auto":
+        values["frozen"] = int(asked.frozen)
+    elif started and not on_gpu and network in WHEELS:
+        values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
+        reasons.append(
+            f"there is no GPU: {values['frozen']} of the network's 7 scales stay as they are, computed once for "
+            f"{2 * values['views']} views of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
+        )
+        reasons.append(f"image size: {size}, because there is no GPU")
     if not size:
         side = side_of()
         size = 64 if on_gpu and side > 48 else 32
@@ -84,6 +107,8 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
             raise InputError(f"{name} must be at least {least}, not {value}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
     same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat")}
+    if values.get("frozen") and asked.strong == "cta":
+        same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
     if not started:
         # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.

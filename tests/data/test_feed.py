@@ -126,9 +126,9 @@ def test_an_unknown_place_is_an_error() -> None:
 
 def test_a_pool_that_is_too_large_for_memory_stays_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     of = pool(10)
-    monkeypatch.setattr(feeds, "_free_host", lambda: 3 * 10 * 8 * 8 * 3)
+    monkeypatch.setattr(feeds, "free_host", lambda: 3 * 10 * 8 * 8 * 3)
     assert choose_place(of, CPU) == "device"
-    monkeypatch.setattr(feeds, "_free_host", lambda: 10 * 8 * 8 * 3)
+    monkeypatch.setattr(feeds, "free_host", lambda: 10 * 8 * 8 * 3)
     assert choose_place(of, CPU) == "disk"
     assert feed(of, "auto").place == "disk"
 

@@ -21,8 +21,8 @@ STRONG: dict[str, Callable[[int], nn.Module] | None] = {
 
 
 def normalise(x: Tensor) -> Tensor:
-    """uint8 -> float in about [-1, 1], as the authors do."""
-    return (x.float() - 127.5) / 128
+    """uint8 -> float in about [-1, 1], as the authors do. What frozen layers have made of images stays as it is."""
+    return (x.float() - 127.5) / 128 if x.dtype == torch.uint8 else x.float()
 
 
 class Views(nn.Module):
@@ -67,3 +67,17 @@ class Views(nn.Module):
         """Move the rates towards 1 - |p - y|_1 / 2; predicted, labels: probabilities [B, k]."""
         assert isinstance(self.policy, CTAugment)
         self.policy.update(policy, 1 - 0.5 * torch.abs(predicted - labels).sum(1))
+
+
+class Picked(nn.Module):
+    """Views that were made before, half of them weak, then half strong: one of each is drawn for every image."""
+
+    draws = 2
+    learns = False
+
+    def forward(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """x: float16 [B, views, h, w, C], u: [B, 2] -> weak and strong, float [B, C, h, w]."""
+        half = x.shape[1] // 2
+        image, which = torch.arange(len(x), device=x.device), (u * half).long()
+        weak, strong = x[image, which[:, 0]], x[image, half + which[:, 1]]
+        return weak.permute(0, 3, 1, 2).float(), strong.permute(0, 3, 1, 2).float()

@@ -56,6 +56,9 @@ def fit(
     repeat: Annotated[
         bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
     ] = False,
+    frozen: Annotated[
+        str, typer.Option(help="Scales of an EfficientNet-Lite (of 7) that are not trained: auto (some, on a CPU), or a number")
+    ] = "auto",
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -97,6 +100,7 @@ def fit(
         strong=strong,
         mirror=mirror,
         repeat=repeat,
+        frozen=number("frozen", frozen),
         device=device,
         precision=precision,
         compile=False if no_compile else None,

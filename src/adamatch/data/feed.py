@@ -21,6 +21,7 @@ Place = Literal["auto", "device", "host", "disk"]
 class Feed:
     """`next()` gives images uint8 [batch, 3, size, size] and labels [batch, k] (None for an unlabelled pool).
 
+    (Or, where frozen layers have seen the images before, what they made of their views: float16 [batch, views, h, w, C].)
     Of several ranks each gets its own rows of the batch.
 
     `place` is where the images wait: on the "device", in page-locked memory of the "host", or on "disk" (mapped files).
@@ -63,7 +64,8 @@ class Feed:
             self._ahead = self._thread.submit(self._collect)
             images, index = images.to(self.device, non_blocking=True), index.to(self.device, non_blocking=True)
         self._taken += 1
-        return images.permute(0, 3, 1, 2), None if self.labels is None else self._probabilities(self.labels[index])
+        images = images.permute(0, 3, 1, 2) if images.ndim == 4 else images
+        return images, None if self.labels is None else self._probabilities(self.labels[index])
 
     def _rows(self) -> Tensor:
         """This rank's part of the next batch."""
@@ -102,13 +104,13 @@ def choose_place(pool: Labelled | Unlabelled, device: torch.device) -> Literal["
     """On the device if it takes less than half of the free memory there, else on the host by the same rule, else on disk."""
     size = sum(part.nbytes for part in pool.parts)
     if device.type != "cuda":
-        return "device" if size < _free_host() / 2 else "disk"
+        return "device" if size < free_host() / 2 else "disk"
     if size < torch.cuda.mem_get_info(device)[0] / 2:
         return "device"
-    return "host" if size < _free_host() / 2 else "disk"
+    return "host" if size < free_host() / 2 else "disk"
 
 
-def _free_host() -> int:
+def free_host() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ranks.on_this_machine()
 
 

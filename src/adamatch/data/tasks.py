@@ -27,6 +27,11 @@ class Unlabelled:
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
 
+    @property
+    def plain(self) -> tuple[Pixels, ...]:
+        """The images as they are: the first view of each, where several were made (n_i x views x ...)."""
+        return tuple(part[:, 0] if part.ndim == 5 else part for part in self.parts)
+
 
 @dataclass(frozen=True)
 class Labelled:

@@ -28,7 +28,7 @@ class Outputs:
     def __init__(self, problem: Problem, folder: Path, machine: Machine) -> None:
         self.folder, self.machine = folder / FOLDER, machine
         held_out = problem.tests.get("source")
-        looked_at = {"target": _spread(problem.unlabelled.parts)}
+        looked_at = {"target": _spread(problem.unlabelled.plain)}
         if held_out is not None:
             looked_at["source"] = _spread((held_out.images,))
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}

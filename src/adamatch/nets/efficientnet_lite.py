@@ -22,6 +22,7 @@ SCALES = (
     (1, 3, 1, 6, 320),
 )
 STEM, LAST = 32, 1280
+SHIFT = (127.5 - 127) / 128  # images come as (x - 127.5) / 128, and ImageNet's weights know (x - 127) / 128
 
 
 class EfficientNetLite(nn.Module):
@@ -54,9 +55,11 @@ class EfficientNetLite(nn.Module):
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N, 3, H, W] -> [N, 1280]; images of different `groups` are normalised by statistics of their own."""
-        x = x + (127.5 - 127) / 128  # images come as (x - 127.5) / 128, and ImageNet's weights know (x - 127) / 128
-        x = self.bn1(self.conv_stem(x), groups)
-        for stage in self.blocks:
+        return self.above(self.bn1(self.conv_stem(x + SHIFT), groups), groups)
+
+    def above(self, x: Tensor, groups: tuple[int, ...] | None, scales: int = 0) -> Tensor:
+        """What the stem and so many scales give, [N, C, H, W] -> [N, 1280]."""
+        for stage in self.blocks[scales:]:
             for block in stage:  # type: ignore[attr-defined]  # a ModuleList
                 x = block(x, groups)
         pooled: Tensor = self.bn2(self.conv_head(x), groups).mean((2, 3))

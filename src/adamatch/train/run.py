@@ -16,6 +16,7 @@ STATISTICS = ("global", "rank")
 OPTIMISERS = ("sgd", "adamw")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
+LATER |= {"frozen": 0, "views": 4}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -31,6 +32,8 @@ RANGES = {  # of the hyper-parameters
     "momentum": (0.0, 1.0),
     "average": (0.0, 1.0),
     "stop": (0, math.inf),
+    "frozen": (0, math.inf),
+    "views": (1, math.inf),
 }
 LARGEST_SEED = 2**48
 FORM = 1  # what configurations mean now
@@ -52,6 +55,8 @@ class Recipe:
     lr: float = 0.03
     lr_end: float = 0.25  # the learning rate ends at this part of its start
     lr_body: float = 1.0  # the learning rate below the head, as part of the head's
+    frozen: int = 0  # so many lower scales of the network stay as they are, and are computed once (train/bank.py)
+    views: int = 4  # of these there are then so many weak and as many strong views of each image
     optimiser: str = "sgd"
     momentum: float = 0.9
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
@@ -74,6 +79,10 @@ class Recipe:
         ):
             if name not in valid:
                 raise unknown(kind, name, valid)
+        if self.frozen and self.strong == "cta":
+            raise InputError(
+                "views that are made beforehand, for frozen scales, cannot follow CTAugment: choose randaugment or cutout"
+            )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
                 upwards = "up" if most == math.inf else f"to {most:g}"
@@ -91,8 +100,12 @@ class Recipe:
 
     @property
     def evaluate_every(self) -> int:
-        """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run."""
-        return max(1, min(CHECKPOINT // self.batch, self.last_step // EVALUATIONS))
+        """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run.
+
+        (A twentieth where part of the network is frozen: steps are few and small there, and an evaluation is as long as many.)
+        """
+        evaluations = EVALUATIONS // 2 if self.frozen else EVALUATIONS
+        return max(1, min(CHECKPOINT // self.batch, self.last_step // evaluations))
 
 
 _DIGITS = Recipe(network="wrn-28-2", size=32, images=32 * MILLION, weight_decay=0.0005)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.augment.ctaugment import Policy
-from adamatch.augment.views import Views
+from adamatch.augment.views import Picked, Views
 from adamatch.methods.parts import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
 from adamatch.nets.norm import BatchNorm
@@ -35,7 +35,9 @@ class Step:
                 module.momentum = 1 - recipe.average
                 module.shared = recipe.statistics == "global"
         self.method = method.to(device)
-        self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
+        self.views: Views | Picked = Picked()
+        if not recipe.frozen:
+            self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.average = WeightAverage(net, recipe.average)
         self.machine = machine
         self.lr, self.lr_body = (torch.full((), recipe.lr, device=device) for _ in range(2))
@@ -66,8 +68,8 @@ class Step:
         if self.apart:
             torch._foreach_copy_(self.apart, ranks.averaged(self.apart))
         self.average.update(self.net)
-        if self.views.learns:
-            self._learn_views(inputs)
+        if isinstance(self.views, Views) and self.views.learns:
+            self._learn_views(self.views, inputs)
         self.meter.add(metrics)
 
     def _groups(self, parameters: list[nn.Parameter], recipe: Recipe) -> list[dict[str, Any]]:
@@ -90,12 +92,12 @@ class Step:
         optimiser.zero_grad(set_to_none=True)
 
     @torch.no_grad()
-    def _learn_views(self, inputs: Inputs) -> None:
+    def _learn_views(self, views: Views, inputs: Inputs) -> None:
         """CTAugment: see how well the averaged network recognises labelled images under random policies."""
-        probes, policy = self._probe(self.views, inputs)
+        probes, policy = self._probe(views, inputs)
         with self.machine.autocast():
             predicted = self._predict(self.average.net, probes)
-        self._learn(self.views, policy, predicted, inputs.y_pr)
+        self._learn(views, policy, predicted, inputs.y_pr)
 
     @torch.no_grad()
     def finite(self) -> bool:
@@ -134,7 +136,7 @@ class Step:
 # autocast instead of entering it: what enters it is not kept in the compiler's cache, and every process would trace it again.
 
 
-def _view(views: Views, inputs: Inputs) -> Batch:
+def _view(views: Views | Picked, inputs: Inputs) -> Batch:
     n_sl, n_tu = len(inputs.x_sl), len(inputs.x_tu)
     weak, strong = views(torch.cat([inputs.x_sl, inputs.x_tu]), inputs.u[: n_sl + n_tu])
     return Batch(

@@ -1,0 +1,151 @@
+"""Runs with frozen scales: what is computed once is what the network would compute, and the saved model is whole."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from train import tiny
+
+from adamatch import nets
+from adamatch.augment.views import Picked, Views, normalise
+from adamatch.data.tasks import Problem
+from adamatch.errors import InputError
+from adamatch.model import Model
+from adamatch.nets.efficientnet_lite import EfficientNetLite
+from adamatch.nets.frozen import Upper
+from adamatch.nets.norm import BatchNorm
+from adamatch.train import bank
+from adamatch.train.bank import Bank
+from adamatch.train.execution import Execution
+from adamatch.train.run import Run
+
+FROZEN = {"network": "efficientnet-lite0", "frozen": 5, "views": 2, "strong": "randaugment", "lr": 0.01}
+
+
+def a_run(**changes: Any) -> Run:
+    return tiny.a_run(**FROZEN | changes)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of starting weights."""
+    path = tmp_path_factory.mktemp("weights") / "lite.safetensors"
+    save_file(network().state_dict(), path)
+    return str(path)
+
+
+def banked(run: Run, net: EfficientNetLite, *, unlabelled: bool = True) -> Problem:
+    filled = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))
+    return filled(tiny.problem(), unlabelled=unlabelled)
+
+
+def network() -> EfficientNetLite:
+    """Its statistics are those of some images: else their maps would all but vanish from scale to scale."""
+    torch.manual_seed(0)
+    net = nets.build("efficientnet-lite0", 3)
+    assert isinstance(net, EfficientNetLite)
+    for module in net.modules():
+        if isinstance(module, BatchNorm):
+            module.momentum = 1.0
+    with torch.no_grad():
+        net(normalise(torch.from_numpy(tiny.problem().labelled[0].parts[0]).permute(0, 3, 1, 2)))
+    return net.eval()
+
+
+@torch.no_grad()
+def test_the_bank_holds_the_views_after_the_frozen_scales() -> None:
+    net, run, raw = network(), a_run(), tiny.problem()
+    found = banked(run, net)
+    (pool,), (maps,) = found.labelled, found.labelled[0].parts
+    assert maps.shape == (30, 4, 1, 1, 112)
+    assert maps.dtype == np.float16
+    assert np.array_equal(pool.labels, raw.labelled[0].labels)
+    assert found.unlabelled.parts[0].shape == (27, 4, 1, 1, 112)
+    assert found.tests["target"].images.shape == (12, 1, 1, 112)
+
+    def through(x: torch.Tensor) -> torch.Tensor:
+        y = net.bn1(net.conv_stem(x + 0.5 / 128))
+        for stage in net.blocks[:5]:
+            for block in stage:  # type: ignore[attr-defined]
+                y = block(y, None)
+        return y.permute(0, 2, 3, 1)
+
+    images = torch.from_numpy(raw.labelled[0].parts[0]).permute(0, 3, 1, 2)
+    views, generator = Views(8, strong="randaugment", mirror=False), torch.Generator().manual_seed(run.seed * 10)
+    (_, first), (weak, second) = (views(images, torch.rand(30, views.draws, generator=generator)) for _ in range(2))
+    for place, view in enumerate((normalise(images), weak, first, second)):  # all of them are one batch here
+        torch.testing.assert_close(torch.from_numpy(maps[:, place]).float(), through(view), rtol=2e-3, atol=2e-3)
+    assert np.array_equal(found.unlabelled.plain[0], found.unlabelled.parts[0][:, 0])
+
+
+def test_it_is_the_same_again_for_the_same_seed() -> None:
+    one, again, other = (banked(a_run(seed=seed), network()).unlabelled.parts[0] for seed in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert np.array_equal(one[:, 0], other[:, 0])
+    assert not np.array_equal(one[:, 2], other[:, 2])
+
+
+def test_batches_do_not_change_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = banked(a_run(), network()).tests["target"].images
+    monkeypatch.setattr(bank, "BATCH", 5)
+    np.testing.assert_allclose(banked(a_run(), network()).tests["target"].images, whole, rtol=2e-3, atol=2e-3)
+
+
+def test_what_is_not_trained_on_is_there_once() -> None:
+    assert banked(a_run(), network(), unlabelled=False).unlabelled.parts[0].shape[1] == 1
+
+
+def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bank, "free_host", lambda: 1000)
+    with pytest.raises(InputError, match=r"240 views of the images take .* --frozen 0"):
+        banked(a_run(), network())
+
+
+def test_a_weak_and_a_strong_view_are_picked() -> None:
+    x = torch.arange(6.0).half().reshape(1, 6, 1, 1, 1).expand(2, 6, 1, 1, 3)
+    weak, strong = Picked()(x, torch.tensor([[0.0, 0.0], [0.99, 0.5]]))
+    assert weak.shape == (2, 3, 1, 1)
+    assert weak[:, 0].flatten().tolist() == [0, 2]
+    assert strong[:, 0].flatten().tolist() == [3, 4]
+    assert weak.dtype == torch.float32
+
+
+@pytest.mark.parametrize("method", ["adamatch", "supervised", "mcd"])
+def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_path: Path) -> None:
+    before = network().state_dict()
+    model = tiny.solve(a_run(method=method, weights=started), tmp_path / "run")
+    assert isinstance(model.net, EfficientNetLite)
+    after = tiny.weights(tmp_path / "run")
+    assert after.keys() == before.keys()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {"head.weight", "conv_head.weight", "bn2.running_mean", "blocks.5.0.conv_pw.weight"} <= moved
+    assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
+    # From the images, the opened model predicts what evaluations found from the bank.
+    opened = Model.load(tmp_path / "run", device="cpu")
+    test = tiny.problem().tests["target"]
+    assert opened.evaluate((test.images, test.labels)).accuracy == pytest.approx(tiny.rows(tmp_path / "run")[-1]["target"])
+
+
+def test_killed_and_started_again(started: str, tmp_path: Path) -> None:
+    run = a_run(weights=started)
+    tiny.solve(run, tmp_path / "whole")
+    assert tiny.in_process(tiny.doomed, run.to_json(), tmp_path / "run", "step 9") == -signal.SIGKILL
+    tiny.solve(run, tmp_path / "run")
+    assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
+
+
+def test_recipes_of_before_keep_their_names() -> None:
+    assert "frozen" not in tiny.a_run().to_json()
+    assert "views" not in tiny.a_run().to_json()
+    assert a_run().recipe.evaluate_every >= tiny.a_run().recipe.evaluate_every
+    assert Run.from_json(a_run().to_json()) == a_run()
+
+
+def test_teachers_see_images(started: str, tmp_path: Path) -> None:
+    """A generation's teacher labels the images themselves: it is the whole network."""
+    model = tiny.solve(a_run(method="noisystudent", options={"generations": 1}, weights=started), tmp_path / "run")
+    assert isinstance(model.net, EfficientNetLite)
