@@ -57,6 +57,8 @@ class Browser:
         self.protocol("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.protocol("Emulation.setEmulatedMedia", features=[scheme])
+        self.requests()  # forgets those of the page before, and of the browser's own first page
+        self.console()
         self._send("POST", "/url", {"url": page.as_uri()})
 
     def run(self, script: str) -> Any:

@@ -15,7 +15,7 @@ from adamatch.report.record import Record
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
 WIDEST = 30  # classes in a table of confusions
-GALLERIES = 100  # classes whose images are shown
+LISTED = 100  # classes with the most images, whose shares and images are shown
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def answers(record: Record, notes: Notes) -> Answers | None:
 
 
 def shares(found: Answers | None, notes: Notes, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent."""
+    """A row for a class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent."""
     columns: dict[str, Labels] = {}
     if notes.source is not None and notes.source.labels:
         columns["source"] = np.array(notes.source.labels, np.int64)
@@ -58,7 +58,13 @@ def shares(found: Answers | None, notes: Notes, classes: Sequence[str]) -> list[
     if not columns:
         return []
     parts = {name: np.bincount(each, minlength=len(classes)) * 100 / max(1, len(each)) for name, each in columns.items()}
-    return [{"name": name} | {kind: float(part[i]) for kind, part in parts.items()} for i, name in enumerate(classes)]
+    listed = most(np.max(list(parts.values()), axis=0))
+    return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in listed]
+
+
+def most(values: NDArray[Any]) -> list[int]:
+    """Which are the largest, at most as many as are listed, in their own order."""
+    return sorted(np.argsort(-values, kind="stable")[:LISTED].tolist())
 
 
 def moves(found: Answers, classes: Sequence[str]) -> list[tuple[str, str, int]]:
@@ -86,7 +92,6 @@ class Gallery:
 def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -> list[Gallery]:
     """`each` images of a kind for every class; of very many classes those with the most images."""
     counts = np.bincount(found.classes, minlength=len(classes))
-    chosen = sorted(np.argsort(-counts, kind="stable")[:GALLERIES].tolist())
     assert notes.target is not None
 
     def picture(index: int, before: str = "") -> Picture:
@@ -96,7 +101,7 @@ def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -
         return Picture(int(found.rows[index]), f"was {before}" if before else told, alt)
 
     made = []
-    for number in chosen:
+    for number in most(counts):
         mine = np.flatnonzero(found.classes == number)
         mine = mine[np.argsort(-found.sure[mine], kind="stable")]
         moved = [int(index) for index in mine if found.changed[index]][:each]

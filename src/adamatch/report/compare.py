@@ -10,7 +10,7 @@ import numpy as np
 
 from adamatch.report import page
 from adamatch.report import record as recorded
-from adamatch.report.answers import answers
+from adamatch.report.answers import answers, most
 from adamatch.report.curves import of_runs
 from adamatch.report.notes import Notes
 from adamatch.report.record import Record, number
@@ -39,7 +39,6 @@ def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = 
         "same": same,
         "settings": _settings(records),
         "missing": [f"{name}: {line}" for name, record in zip(names, records, strict=True) for line in record.missing],
-        "small": notes[0].target is not None and not notes[0].target.files,
     }
     return page.save(to, page.template("compare.html").render(context))
 
@@ -81,8 +80,9 @@ def _shares(records: Sequence[Record]) -> list[tuple[str, list[float | None]]]:
         guesses = record.said["target"].argmax(1) if record.said else None
         count = len(record.classes)
         columns.append(None if guesses is None else np.bincount(guesses, minlength=count) * 100 / max(1, len(guesses)))
-    names = records[0].classes
-    return [(name, [None if each is None else float(each[i]) for each in columns]) for i, name in enumerate(names)]
+    known = [each for each in columns if each is not None]
+    listed = most(np.max(known, axis=0)) if known else []
+    return [(records[0].classes[i], [None if each is None else float(each[i]) for each in columns]) for i in listed]
 
 
 def _same_images(records: Sequence[Record], notes: Sequence[Notes]) -> bool:

@@ -24,7 +24,7 @@ from adamatch.report.curves import curves, look_charts
 from adamatch.report.notes import Notes
 from adamatch.report.record import Record
 from adamatch.report.tables import beside, facts, settings, title
-from adamatch.report.thumbnails import thumbnails
+from adamatch.report.thumbnails import Thumbnail, thumbnails
 from adamatch.report.verdict import verdict, warnings
 from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run
@@ -54,8 +54,14 @@ def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     """At the end of `fit`: note what is known of its images, and make the page."""
     assert model.folder is not None
     notes = noted.of_own(model, problem, data, given)
-    noted.save(notes, model.folder)
-    return write(model.folder, notes=notes)
+    try:
+        noted.save(notes, model.folder)
+        return write(model.folder, notes=notes)
+    except OSError as error:
+        remedy = f"see to it, then `adamatch report {model.folder}`"
+        raise InputError(
+            f"the model is in {model.folder}, but its page cannot be written ({error.strerror}): {remedy}"
+        ) from None
 
 
 def notes_of(record: Record, data: str | Path | None = None) -> Notes:
@@ -75,9 +81,9 @@ def render(record: Record, notes: Notes) -> str:
     """Fewer pictures where the page would become too large."""
     record = named(record, notes)
     found = answers(record, notes)
-    classes = max(1, len(record.classes))
+    many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
     text = ""
-    for each in sorted({max(1, min(STRIP, PICTURES // (3 * classes), most)) for most in (STRIP, 4, 2, 1)}, reverse=True):
+    for each in dict.fromkeys((many, min(many, 4), min(many, 2), 1, 0)):
         text = str(template("page.html").render(_context(record, notes, found, each)))
         if len(text.encode()) <= LARGEST:
             break
@@ -125,7 +131,8 @@ def _disturbs(sign: str) -> bool:
 
 def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> dict[str, Any]:
     """All that the template shows."""
-    strips = galleries(found, notes, record.classes, each) if found is not None and notes.target is not None else []
+    shown = found is not None and notes.target is not None and each > 0
+    strips = galleries(found, notes, record.classes, each) if found is not None and shown else []
     warned = [each | {"pictures": _of_warning(each["images"], found, notes)} for each in warnings(record)]
     wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
@@ -143,7 +150,6 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
         "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0) or 1.0,
         "galleries": strips,
         "pictures": pictures,
-        "small": notes.target is not None and not notes.target.files,
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
         "confusions": confusions(record, notes),
@@ -168,5 +174,5 @@ def _of_warning(rows: Sequence[int], found: Answers | None, notes: Notes) -> lis
     return [Picture(row, "", notes.target.name(row)) for row in chosen]
 
 
-def _pictures(notes: Notes, rows: Iterable[int]) -> dict[int, str]:
+def _pictures(notes: Notes, rows: Iterable[int]) -> dict[int, Thumbnail]:
     return thumbnails(notes.target, sorted(set(rows))) if notes.target is not None else {}

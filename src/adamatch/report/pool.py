@@ -56,12 +56,13 @@ class Pool:
         return found
 
     def image(self, row: int, side: int) -> Image.Image | None:
-        """At least `side` large where it can be had; None if it is gone."""
+        """A square, at most `side` large where it is read from its file; None if it is gone."""
         if not 0 <= row < self.count:
             return None
         if self.files and (not self.parts or self.parts[0].shape[1] < side):  # what is in memory may be small
             try:
-                return Image.fromarray(square(read_image(self.path(row)), side, self.shape))
+                picture = read_image(self.path(row))
+                return Image.fromarray(square(picture, min(side, *picture.size), self.shape))
             except InputError:
                 pass
         return Image.fromarray(np.array(self.pixels(row))) if self.parts else None
