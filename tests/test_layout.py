@@ -18,9 +18,9 @@ ORDER: list[set[str]] = [
     {"methods"},
     {"train"},
     {"evaluate"},
-    {"judge", "model"},
+    {"judge"},
     {"sets"},  # published data sets: it needs data alone, and only what stands to its right needs it
-    {"report", "experiment", "settings"},
+    {"model", "report", "experiment", "settings"},
     {"fit", "demo", "grid"},
     {"cli"},
     {"__init__", "__main__"},

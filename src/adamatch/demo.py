@@ -10,7 +10,7 @@ from rich.table import Table
 
 from adamatch.experiment import train
 from adamatch.model import Model
-from adamatch.report import pictures
+from adamatch.report import page, pictures
 from adamatch.sets import benchmarks
 from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run, recipe
@@ -23,7 +23,7 @@ SAYS = {
 
 
 def demo(out: Path, *, seed: int = 0, quiet: bool = False, overwrite: bool = False) -> dict[str, Any]:
-    """Train both, print a table, write summary.json and pictures into `out`."""
+    """Train both, print a table, write summary.json, pictures and report.html into `out`."""
     console = Console()
     began = time.monotonic()
     results, seconds = {}, 0.0
@@ -40,6 +40,7 @@ def demo(out: Path, *, seed: int = 0, quiet: bool = False, overwrite: bool = Fal
     views = pictures.views(source, target, recipe("handwriting"), out / "views.png")
     models = {name: Model.load(out / f"{name}-seed{seed}") for name in METHODS}
     guesses = pictures.predictions(models, test, out / "predictions.png")
+    looks = page.write(out / f"adamatch-seed{seed}", to=out / page.NAME, twin=out / f"source_only-seed{seed}")
     summary = {**results, "seconds": round(seconds, 1), "wall_seconds": round(time.monotonic() - began, 1), "seed": seed}
     write_atomically(out / "summary.json", json.dumps(summary, indent=1))
 
@@ -52,4 +53,5 @@ def demo(out: Path, *, seed: int = 0, quiet: bool = False, overwrite: bool = Fal
     console.print(
         f"{seconds:.0f} s of training; see {views} and {guesses}; all of it is in {out}", highlight=False, markup=False
     )
+    console.print(f"the page of the run, to open in a browser: {looks}", highlight=False, markup=False, soft_wrap=True)
     return summary

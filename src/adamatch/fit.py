@@ -22,6 +22,7 @@ from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
+from adamatch.report import page
 from adamatch.settings import Settings, choose
 from adamatch.train import distributed, speed
 from adamatch.train.execution import Execution
@@ -81,7 +82,8 @@ def fit(
     lr              the learning rate at the start; None: 0.01 from weights, else 0.03
     frozen          how many of an EfficientNet-Lite's seven scales stay as they are: they are computed once, for a few views of
                     each image, and training begins above them; "auto": on a CPU, where weights are given; else none
-    out             the run's folder: model, metrics, checkpoints. Called again, an interrupted run goes on where it was
+    out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
+                    interrupted run goes on where it was
 
     What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
     held out; `model.history["estimate"]` is what can be known of the result.
@@ -128,9 +130,12 @@ def fit(
             progress.warn(line)
         model = solve(run, problem, RunFolder(out), Execution(machine, quiet=quiet), net=own, overwrite=overwrite)
         known = ranks.from_first(lambda: estimate(RunFolder(out), problem))
-        told = replace(model, history=model.history | {"estimate": known})
+        told = replace(model, history=model.history | {"estimate": known}, folder=Path(out))
         if ranks.rank() == 0 and "estimate" not in model.history:
             told.save(out)
+        if ranks.rank() == 0 and not (Path(out) / page.NAME).exists():
+            given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
+            page.finish(told, problem, data, given)
         return told
 
 

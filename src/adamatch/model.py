@@ -1,6 +1,7 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
 
 import json
+import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,6 +56,7 @@ class Model:
     machine: Machine = field(default_factory=speed.choose)
     history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
     shape: Shape = "squeeze"  # how a rectangle becomes a square
+    folder: Path | None = None  # the run's, where there is one
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
         """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""
@@ -66,6 +68,17 @@ class Model:
         store = read(images, size=self.size, classes=self.classes, labelled=True, shape=self.shape, skip_bad=skip_bad)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}))
+
+    def report(self, *, show: bool = False) -> Path:
+        """Make the page of the model's run anew, and return where it is: report.html in the run's folder. `show` opens it."""
+        from adamatch.report import page  # it stands on models
+
+        if self.folder is None:
+            raise InputError("this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))")
+        made = page.write(self.folder)
+        if show:
+            webbrowser.open(made.absolute().as_uri())
+        return made
 
     def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Pixels, dict[str, str]]:
         """Names, pixels and what was skipped; of a list of paths all of them, one after the other."""
@@ -151,7 +164,7 @@ class Model:
             ) from None
         net = net.to(machine.device).eval()
         classes, shape = tuple(facts["classes"]), facts.get("shape", "squeeze")
-        return cls(net, classes, facts["size"], facts["network"], machine, facts["history"], shape)
+        return cls(net, classes, facts["size"], facts["network"], machine, facts["history"], shape, folder)
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:

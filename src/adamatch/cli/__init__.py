@@ -7,6 +7,7 @@ import typer
 
 import adamatch
 from adamatch.cli.fit import demo, fit
+from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
 from adamatch.errors import InputError
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(grid_app, name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, train):
+for command in (demo, fit, predict, evaluate, report, train):
     app.command()(command)
 
 

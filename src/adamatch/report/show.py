@@ -29,6 +29,13 @@ def estimate(model: Model, folder: Path) -> None:
     for line in lines(model.history["estimate"], task=model.history["run"]["task"], classes=len(model.classes)):
         _say(line)
     _say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
+    page(folder / "report.html")
+
+
+def page(path: Path) -> None:
+    """Where it is, if it is there."""
+    if path.exists():
+        _say(f"to look at: {path}")
 
 
 def predictions(found: Predictions) -> None:

@@ -1,0 +1,178 @@
+"""The page of a run: report.html, one file that opens anywhere and fetches nothing."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import adamatch
+from adamatch.data.own import OwnData
+from adamatch.data.tasks import Problem
+from adamatch.errors import InputError
+from adamatch.experiment import problem_of
+from adamatch.model import Model
+from adamatch.report import notes as noted
+from adamatch.report import record as recorded
+from adamatch.report.answers import Answers, Picture, answers, confusions, galleries, moves, shares
+from adamatch.report.charts import feature_map
+from adamatch.report.command import OWN, command
+from adamatch.report.curves import curves, look_charts
+from adamatch.report.notes import Notes
+from adamatch.report.record import Record
+from adamatch.report.tables import beside, facts, settings, title
+from adamatch.report.thumbnails import Thumbnail, thumbnails
+from adamatch.report.verdict import verdict, warnings
+from adamatch.train.checkpoint import write_atomically
+from adamatch.train.run import Run
+
+NAME = "report.html"
+LARGEST = 5_000_000  # bytes of a page
+PICTURES = 700  # about so many fit
+STRIP = 8  # pictures of a kind, of each class
+WARNED = 8  # pictures of a warning
+TURNING = {0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # signs that turn the text around them
+
+
+def write(
+    folder: str | Path,
+    *,
+    to: str | Path | None = None,
+    twin: str | Path | None = None,
+    data: str | Path | None = None,
+    notes: Notes | None = None,
+) -> Path:
+    """Make the page of the run in `folder`, report.html in it; `twin` and `data` are where its twin and prepared sets lie."""
+    record = recorded.read(folder, twin)
+    return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, data)))
+
+
+def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
+    """At the end of `fit`: note what is known of its images, and make the page."""
+    assert model.folder is not None
+    notes = noted.of_own(model, problem, data, given)
+    try:
+        noted.save(notes, model.folder)
+        return write(model.folder, notes=notes)
+    except OSError as error:
+        remedy = f"see to it, then `adamatch report {model.folder}`"
+        raise InputError(
+            f"the model is in {model.folder}, but its page cannot be written ({error.strerror}): {remedy}"
+        ) from None
+
+
+def notes_of(record: Record, data: str | Path | None = None) -> Notes:
+    """What is known of a run's images: written by `fit`, or from the benchmark's stores if they are here."""
+    if record.run.get("benchmark") == OWN:
+        return noted.load(record.path)
+    try:
+        run = Run.from_json((record.path / "run.json").read_text())
+        return noted.of_problem(problem_of(run, data), Model.load(record.path) if record.finished else None)
+    except InputError as error:
+        return Notes(missing=(f"There are no pictures: {error}.",))
+    except (KeyError, TypeError, ValueError):  # from another version
+        return Notes(missing=("There are no pictures: run.json is from another version.",))
+
+
+def render(record: Record, notes: Notes) -> str:
+    """Fewer pictures where the page would become too large."""
+    record = named(record, notes)
+    found = answers(record, notes)
+    many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
+    text = ""
+    for each in dict.fromkeys((many, min(many, 4), min(many, 2), 1, 0)):
+        text = str(template("page.html").render(_context(record, notes, found, each)))
+        if len(text.encode()) <= LARGEST:
+            break
+    return text
+
+
+def named(record: Record, notes: Notes) -> Record:
+    """With names for the classes: the folder's, the images', or numbers."""
+    count = record.said["target"].shape[1] if record.said else len(record.classes or notes.classes)
+    for names in (record.classes, notes.classes):
+        if len(names) == count:
+            return replace(record, classes=names)
+    lost = "Classes have numbers here: their names are not in the folder."
+    return replace(record, classes=tuple(map(str, range(count))), missing=(*record.missing, lost))
+
+
+def save(path: Path, text: str) -> Path:
+    """Nothing but a page of this package is replaced."""
+    if path.exists() and 'name="generator" content="adamatch' not in path.read_text(errors="replace")[:2000]:
+        raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
+    write_atomically(path, text)
+    return path
+
+
+def template(name: str) -> Any:
+    """Every value is escaped as text; there is no way around it in the templates."""
+    loader = PackageLoader("adamatch.report")
+    made = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=plain, trim_blocks=True, lstrip_blocks=True
+    )
+    made.globals |= {"version": adamatch.__version__}
+    return made.get_template(name)
+
+
+def plain(value: Any) -> Any:
+    """Text that can stand anywhere: no control signs, no halves of signs, nothing that turns what follows."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "".join("\ufffd" if _disturbs(sign) else sign for sign in value)
+
+
+def _disturbs(sign: str) -> bool:
+    return ord(sign) in TURNING or (unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\t")
+
+
+def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> dict[str, Any]:
+    """All that the template shows."""
+    shown = found is not None and notes.target is not None and each > 0
+    strips = galleries(found, notes, record.classes, each) if found is not None and shown else []
+    warned = [each | {"pictures": _of_warning(each["images"], found, notes)} for each in warnings(record)]
+    wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
+    wanted += [picture.row for warning in warned for picture in warning["pictures"]]
+    pictures = _pictures(notes, wanted)
+    parts = shares(found, notes, record.classes)
+    return {
+        "title": title(record),
+        "facts": facts(record, notes),
+        "record": record,
+        "verdict": verdict(record, found),
+        "warnings": warned,
+        "beside": beside(record, found),
+        "moves": moves(found, record.classes) if found is not None and found.twin is not None else [],
+        "shares": parts,
+        "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0) or 1.0,
+        "galleries": strips,
+        "pictures": pictures,
+        "gone": len(set(wanted) - pictures.keys()),
+        "looked_at": 0 if found is None else len(found.rows),
+        "confusions": confusions(record, notes),
+        "curves": curves(record),
+        "map": feature_map(notes.map, record.classes) if notes.map is not None else None,
+        "looks": look_charts(notes),
+        "settings": settings(record),
+        "command": command(record, notes.given),
+        "missing": [
+            *record.missing,
+            *notes.missing,
+            *(f"The twin: {line}" for line in (record.twin.missing if record.twin else ())),
+        ],
+    }
+
+
+def _of_warning(rows: Sequence[int], found: Answers | None, notes: Notes) -> list[Picture]:
+    """Images that show what is warned of, by their place among those that were looked at."""
+    if found is None or notes.target is None:
+        return []
+    chosen = [int(found.rows[row]) for row in rows if row < len(found.rows)][:WARNED]
+    return [Picture(row, "", notes.target.name(row)) for row in chosen]
+
+
+def _pictures(notes: Notes, rows: Iterable[int]) -> dict[int, Thumbnail]:
+    return thumbnails(notes.target, sorted(set(rows))) if notes.target is not None else {}

@@ -1,0 +1,101 @@
+"""The verdict in two sentences, and the numbers beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adamatch.report.answers import Answers
+from adamatch.report.record import Record, number, section
+
+TWIN = "the same network trained on the labelled images alone"
+LITTLE = 1.0  # points of accuracy: a smaller difference is called none
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything in percent; None: not known."""
+
+    head: str
+    tone: str  # good, poor, open: a class of the style sheet
+    sentences: tuple[str, str]
+    accuracy: float | None = None  # measured on labelled target images
+    at_least: float | None = None
+    at_best: float | None = None
+    gain: float | None = None
+    measured_gain: bool = False
+    changed: float | None = None
+    twin: float | None = None  # its measured accuracy
+    chance: float | None = None
+
+
+def verdict(record: Record, answers: Answers | None) -> Verdict:
+    found = record.verdict
+    span = section(found, "range")
+    low, high = number(span.get("at_least")), number(span.get("at_best"))
+    accuracy = number(record.result.get("accuracy"))
+    twin = number(record.twin.result.get("accuracy")) if record.twin else None
+    measured = accuracy is not None and twin is not None
+    gain = accuracy - twin if accuracy is not None and twin is not None else number(found.get("gain"))
+    changed = None
+    if answers is not None and answers.twin is not None and len(answers.rows):
+        changed = 100 * float(answers.changed.mean())
+    head, tone = _head(record, gain)
+    first = _first(record, accuracy, low, high)
+    second = _second(record, gain, changed, measured)
+    chance = 100 / len(record.classes) if record.classes else None
+    return Verdict(head, tone, (first, second), accuracy, low, high, gain, measured, changed, twin, chance)
+
+
+def _head(record: Record, gain: float | None) -> tuple[str, str]:
+    if not record.finished:
+        return "Under way", "open"
+    if gain is None:
+        return ("Trained", "open") if record.run.get("method") != "supervised" else ("Trained without adaptation", "open")
+    if gain > LITTLE:
+        return "Adaptation helped", "good"
+    return ("Adaptation did harm", "poor") if gain < -LITTLE else ("Adaptation changed little", "open")
+
+
+def _first(record: Record, accuracy: float | None, low: float | None, high: float | None) -> str:
+    """How good it is."""
+    if not record.finished:
+        done = int(number(record.rows[-1].get("step")) or 0) if record.rows else 0
+        whole = f" of {record.last_step:,}" if record.last_step else ""
+        return f"The run has done {done:,}{whole} steps: what is below is from its last evaluation."
+    if accuracy is not None:
+        estimate = (
+            f"; without labels it was put between {low:.0f} and {high:.0f} %" if low is not None and high is not None else ""
+        )
+        return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
+    if low is not None and high is not None:
+        return f"Of the target images, between {low:.0f} and {high:.0f} % are likely right, judged without labels."
+    return "How many target images are right is not known: there were no labels to measure it, and the run has no estimate."
+
+
+def _second(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:
+    """What adaptation changed."""
+    if record.run.get("method") == "supervised":
+        return "It was trained on labelled images alone: the target images changed nothing."
+    if record.twin is None:
+        return "What adaptation changed is not known: there is no twin trained on the labelled images alone beside it."
+    if gain is None and changed is None:
+        return f"There is nothing yet to compare with {TWIN}."
+    if gain is None:
+        return f"It answers {changed:.0f} % of the target images differently than {TWIN}."
+    likely, better = "" if measured else "likely ", "better" if gain >= 0 else "worse"
+    answers = f", and answers {changed:.0f} % of the images differently" if changed is not None else ""
+    return f"It is {likely}{abs(gain):.1f} points {better} than {TWIN}{answers}."
+
+
+def warnings(record: Record) -> list[dict[str, Any]]:
+    """As the judge wrote them, whatever else may be in its file."""
+    found = record.verdict.get("warnings")
+    made: list[dict[str, Any]] = []
+    for each in found if isinstance(found, list) else []:
+        if isinstance(each, str):
+            made.append({"kind": "", "text": each, "images": []})
+        elif isinstance(each, Mapping) and each.get("text"):
+            rows = each.get("images")
+            images = [row for row in rows if isinstance(row, int) and row >= 0] if isinstance(rows, list) else []
+            made.append({"kind": str(each.get("kind", "")).replace("_", " "), "text": str(each["text"]), "images": images})
+    return made

@@ -1,0 +1,370 @@
+"""The page: all that it should show, whatever is missing, and names as text alone."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from colours import CLASSES, TINY, arrays, network
+from report.runs import HOSTILE, Page, images, made
+from torch import Tensor, nn
+
+import adamatch
+from adamatch import Model
+from adamatch.errors import InputError
+from adamatch.judge import outputs
+from adamatch.report import features, page
+from adamatch.report import notes as noted
+from adamatch.report.notes import Notes
+from adamatch.report.pool import Pool
+
+ALL = ("verdict", "warnings", "twin", "classes", "images", "mistakes", "curves", "map", "looks", "run")
+SMALL: dict[str, Any] = {"network": "wrn-tiny", "weights": "none", **TINY}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of `fit` on folders with hostile names, beside its twin and with a verdict."""
+    root = tmp_path_factory.mktemp("run")
+    source, target = images(root / "source", HOSTILE, 10), images(root / "target", HOSTILE, 6, seed=1)
+    given: dict[str, Any] = {"source": source, "target": target, "test": target, **SMALL, "images": 48, "batch": 12}
+    adamatch.fit(out=root / "run", **given)
+    adamatch.fit(out=root / "twin", method="supervised", **given)
+    warned = [
+        {"kind": "classes_missing", "text": "<b>Few</b> images look like these", "images": [0, 3, 999]},
+        {"kind": "another", "text": "and a second one"},
+    ]
+    judge = {"range": {"at_least": 41.0, "at_best": 73.0}, "gain": 5.5, "chosen_step": 3, "warnings": warned}
+    (root / "run/judge.json").write_text(json.dumps(judge))
+    (root / "run/twin").symlink_to(root / "twin")
+    return root / "run"
+
+
+@pytest.fixture
+def copy(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "run", symlinks=True))
+
+
+def test_fit_leaves_a_page_and_what_it_needs(run: Path) -> None:
+    for name in ("report.html", "images.json", "map.npz"):
+        assert (run / name).stat().st_size > 100
+    facts = json.loads((run / "images.json").read_text())
+    assert len(facts["source"]["files"]) == len(facts["source"]["labels"]) == 50
+    assert len(facts["source"]["held_out"]) == 5
+    assert facts["target"]["labels"] is None  # nobody looks at them
+    assert facts["given"]["target"] == str(run.parent / "target")
+    assert (Path(facts["target"]["root"]) / facts["target"]["files"][7]).is_file()
+
+
+def test_everything_is_on_it(run: Path) -> None:
+    found = Page(page.write(run))
+    assert [each for each in found.ids if each in ALL] == list(ALL)
+    for words in (
+        "of the labelled target images; without labels it was put between 41 and 73 %",
+        "than the same network trained on the labelled images alone",
+        "mean confidence on the target",
+        "Answers that changed most often" if "Changed" in found.text else "Twin beside adapted",
+        "Surest",
+        "Labelled target images:",
+        "Held-out source images:",
+        "Loss on labelled images",
+        "Threshold",
+        "Mask",
+        "Divergence",
+        "Accuracy on held-out source images",
+        "Source, by label",
+        "Brightness",
+        "Contrast",
+        "Sharpness",
+        "Size",
+        "classes missing",
+        "<b>Few</b> images look like these",
+        "adamatch fit --source",
+        torch.__version__,
+        "seconds of training",
+    ):
+        assert words in found.text, words
+    assert len(found.source.encode()) < page.LARGEST
+    assert "missing on this page" not in found.text
+
+
+def test_nothing_is_fetched_and_nothing_runs(run: Path) -> None:
+    found = Page(page.write(run))
+    assert not found.all("script")
+    for tag, attributes in found.tags:
+        assert tag not in ("iframe", "object", "embed", "form", "base")
+        assert not [name for name in attributes if name.startswith("on")], attributes
+        for name in ("src", "href", "srcset", "xlink:href", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+    assert not re.search(r"url\(|@import|https?:", found.source)
+    assert {"http-equiv", "content"} <= next(each for each in found.all("meta") if "http-equiv" in each).keys()
+
+
+def test_names_are_text(run: Path) -> None:
+    found = Page(page.write(run))
+    assert found.all("b") == [{}] * len(found.all("b"))  # those of the template
+    for name in HOSTILE:
+        shown = " ".join(str(page.plain(name)).split())
+        assert shown in found.text, name
+    assert "49" not in found.text.split()  # {{ 7 * 7 }} is not worked out
+    assert not [sign for sign in found.source if page._disturbs(sign)]
+    pictures = found.all("img")
+    assert len(pictures) > 20
+    assert all("onerror=alert(2)" in each["alt"] for each in pictures)
+    assert all(each.keys() <= {"class", "src", "alt", "title", "width", "height"} for each in pictures)
+
+
+def test_templates_have_no_way_around_escaping() -> None:
+    folder = Path(page.__file__).parent
+    for file in (folder / "templates").iterdir():
+        assert not re.search(r"\|\s*safe|autoescape|Markup", file.read_text()), file
+    for file in folder.glob("*.py"):
+        if file.name != "page.py":
+            assert "Markup" not in file.read_text()
+
+
+def test_it_can_be_read_by_keyboard_and_screen_reader(run: Path) -> None:
+    found = Page(page.write(run))
+    assert found.all("html") == [{"lang": "en"}]
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in found.all("meta")
+    levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(later <= before + 1 for before, later in pairwise(levels))
+    assert len(found.ids) == len(set(found.ids))
+    links = [each["href"][1:] for each in found.all("a")]
+    assert links[0] == "content"  # the first is the one that skips the rest
+    assert set(links) <= set(found.ids)
+    assert all(each["alt"] for each in found.all("img"))
+    assert all(each.get("role") == "img" and each["aria-label"] for each in found.all("svg"))
+    scrolled = [each for each in found.all("div") if each.get("class") == "scroll"]
+    assert scrolled
+    assert all(each["tabindex"] == "0" and each["aria-label"] for each in scrolled)
+    assert all("scope" in each for each in found.all("th"))
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "words"),
+    [
+        ("metrics.jsonl", "", "There are no curves"),
+        ("outputs", "images", "There are no answers to show"),
+        ("images.json", "images", "There are no pictures"),
+        ("map.npz", "map", "There is no map"),
+        ("judge.json", "warnings", ""),
+        ("twin", "twin", "there is no twin"),
+        ("result.json", "", "Under way"),
+        ("model.json", "", ""),
+    ],
+)
+@pytest.mark.parametrize("how", ["gone", "damaged", "empty", "of another kind"])
+def test_what_is_missing_is_said_and_the_rest_is_shown(copy: Path, name: str, section: str, words: str, how: str) -> None:
+    gone = copy / name
+    if gone.is_symlink() or gone.is_dir():
+        (gone.unlink if gone.is_symlink() else lambda: shutil.rmtree(gone))()
+        if how != "gone":
+            gone.mkdir()
+            (gone / "step-000000001.npz").write_bytes(b"PK\x03\x04 not really")
+    else:
+        text = {"damaged": '{"a', "empty": "", "of another kind": "[1, 2]"}.get(how)
+        gone.unlink() if text is None else gone.write_text(text)
+    found = Page(page.write(copy))
+    assert words in found.text
+    assert not section or section not in found.ids
+    others = {"metrics.jsonl": "images", "outputs": "curves", "images.json": "curves"}.get(name, "classes")
+    assert others in found.ids
+    assert "run" in found.ids
+
+
+def test_images_that_are_gone_are_counted(copy: Path) -> None:
+    facts = json.loads((copy / "images.json").read_text())
+    facts["target"]["root"] += "-elsewhere"
+    (copy / "images.json").write_text(json.dumps(facts))
+    found = Page(page.write(copy))
+    assert not found.all("img")
+    assert "of these images cannot be shown: their files are gone" in found.text
+    assert {"classes", "curves", "map"} <= set(found.ids)
+
+
+def test_a_run_of_an_older_version(tmp_path: Path) -> None:
+    path = made(tmp_path / "old", [], CLASSES, accuracy=50.0)
+    shutil.rmtree(path / "outputs")
+    (path / "run.json").write_text(json.dumps({"method": "adamatch", "target": "b", "strange": {"new": [1]}, "recipe": None}))
+    found = Page(page.write(path))
+    assert "right on 50.0 % of the labelled target images" in found.text
+    assert "does not say enough to write down the command" in found.text
+    assert "There are no pictures" in found.text
+
+
+def test_under_way(tmp_path: Path) -> None:
+    path = made(tmp_path / "run", [np.eye(3)[[0, 1, 2, 0]]], CLASSES)
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "ima')
+    found = Page(page.write(path))
+    assert "Under way" in found.text
+    assert "has done 1 of 10 steps" in found.text
+    assert "images.json is not in the folder" in found.text
+    assert {"classes", "curves"} <= set(found.ids)
+    assert all(name in found.text for name in CLASSES)
+
+
+def test_no_run(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/run.json").write_text("[]")
+    for name, words in (("nowhere", "does not exist"), ("folder", "is no run's folder"), ("odd", "run.json cannot be read")):
+        with pytest.raises(InputError, match=words) as refused:
+            page.write(tmp_path / name)
+        assert "\n" not in str(refused.value)
+    assert not list(tmp_path.rglob("report.html"))
+
+
+def test_another_file_of_that_name_is_left_alone(copy: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.html"
+    mine.write_text("<p>mine")
+    with pytest.raises(InputError, match="is no page of adamatch"):
+        page.write(copy, to=mine)
+    assert mine.read_text() == "<p>mine"
+
+
+@pytest.mark.parametrize(("classes", "limit", "pictures"), [(3, 200_000, 6), (150, 2_000_000, 100), (150, 150_000, 0)])
+def test_a_page_keeps_below_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, limit: int, pictures: int
+) -> None:
+    """Noise compresses badly: with less room there are fewer pictures, of every class some."""
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (40, 96, 96, 3), dtype=np.uint8)
+    said = rng.dirichlet(np.ones(classes), 300).astype(np.float32)
+    names = tuple(f"class {number}" for number in range(classes))
+    path = made(tmp_path / "run", [said], names, accuracy=None)
+    pool = Pool(300, parts=(noise[:20], *(noise[rng.permutation(40)] for _ in range(7))))
+    monkeypatch.setattr(page, "LARGEST", limit)
+    text = Page(page.write(path, notes=Notes(names, None, pool)))
+    assert len(text.source.encode()) <= page.LARGEST
+    assert pictures <= len(text.all("img")) <= 3 * pictures
+    assert ("Shown are the 100 classes with the most images, of 150" in text.text) == (pictures == 100)
+    assert ("Shown are the 100 classes with the largest shares, of 150" in text.text) == (classes == 150)
+
+
+def test_the_command_makes_the_same_run_again(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adamatch import cli
+
+    line = re.search(r"adamatch fit .*?--out run-again", Page(page.write(run)).text)
+    assert line
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [*shlex.split(line[0]), "--device", "cpu", "--quiet"])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    assert (tmp_path / "run-again/run.json").read_text() == (run / "run.json").read_text()
+
+
+def test_arrays_and_networks_of_ones_own(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"source": arrays(60), "target": arrays(30, seed=1)[0], "network": network(norm=True), **TINY}
+    model = adamatch.fit(out=tmp_path / "run", options={"align": "none"}, **given)
+    assert json.loads((tmp_path / "run/images.json").read_text())["target"]["files"] is None
+    found = Page(tmp_path / "run/report.html")
+    assert "the network has no features(x)" in found.text
+    assert found.all("img")[0]["alt"].startswith("image ")
+    assert "adamatch.fit(source=source, target=target, method='adamatch', network=network, size=8" in found.text
+    assert "options={'align': 'none'}" in found.text
+    assert model.report() == tmp_path / "run/report.html"
+    gone = Page(model.report())  # images were never files: what can be read again has no pictures
+    assert not gone.all("img")
+    with pytest.raises(InputError, match="of no run"):
+        Model(model.net, model.classes, model.size).report()
+
+
+def test_report_opens_the_page(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    adamatch.load(run, device="cpu").report(show=True)
+    assert opened == [(run / "report.html").as_uri()]
+
+
+def test_one_folder_for_source_and_target(tmp_path: Path) -> None:
+    """The target is what is not held out of the source, and the page shows the right files."""
+    source = images(tmp_path / "one", CLASSES, 20)
+    adamatch.fit(source=source, target=source, labels_per_class=4, out=tmp_path / "run", **SMALL)
+    notes = noted.load(tmp_path / "run")
+    assert notes.source is not None
+    assert notes.target is not None
+    left = [name for row, name in enumerate(notes.source.files) if row not in notes.source.held_out]
+    assert list(notes.target.files) == left
+    assert len(left) == 54
+    assert Page(tmp_path / "run/report.html").all("img")
+
+
+class Odd(nn.Module):
+    """Whatever is called features."""
+
+    def __init__(self, features: Any) -> None:
+        super().__init__()
+        self.head = nn.Linear(192, 3)
+        self.features = features
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x.flatten(1))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("given", "sound"),
+    [
+        (lambda x: x.mean((2, 3)), True),
+        (nn.Identity(), False),  # layers, as torchvision calls them
+        (lambda x: 1 / 0, False),
+        (lambda x: x * float("nan"), False),
+        (7, False),
+    ],
+)
+def test_features_of_ones_own(given: Any, sound: bool) -> None:
+    model = Model(Odd(given).eval(), CLASSES, 8)
+    pools = [Pool.of((arrays(20)[0],), labels=tuple(arrays(20)[1].tolist())) for _ in range(2)]
+    found = features.make(model, *pools)
+    assert (found is not None) == sound
+    if found is not None:
+        assert found.source.shape == (20, 2)
+        assert found.how == "PCA"
+
+
+def test_which_image_is_which_among_very_many(tmp_path: Path) -> None:
+    """Of more than 4,000 images some are looked at: each picture is of the file that the answer is about."""
+    count = 9000
+    rows = outputs.rows(count)
+    said = np.full((len(rows), 2), 0.5)
+    said[1234] = 0.01, 0.99
+    path = made(tmp_path / "run", [said], ("plain", "special"), accuracy=None)
+    pixels = np.zeros((count, 8, 8, 3), np.uint8)
+    names = [f"{tmp_path}/{row}.png" for row in range(count)]
+    found = Page(page.write(path, notes=Notes((), None, Pool(count, str(tmp_path), tuple(names), parts=(pixels,)))))
+    special = [each["alt"] for each in found.all("img") if "special" in each["alt"]]
+    assert special == [f"{tmp_path}/{rows[1234]}.png: special, 99% sure"]
+
+
+def test_other_images_than_the_run_has_seen(tmp_path: Path) -> None:
+    path = made(tmp_path / "run", [np.eye(2)[[0, 1, 1]]], ("a", "b"), accuracy=None)
+    found = Page(page.write(path, notes=Notes((), None, Pool.of((arrays(7)[0],)))))
+    assert not found.all("img")
+    assert "classes" in found.ids
+
+
+def test_text_is_made_plain() -> None:
+    assert page.plain("a\x00b\x1b\ud800\u202ec\u2066") == "a\ufffdb\ufffd\ufffd\ufffdc\ufffd"
+    assert page.plain("\U0001f408\u200d\u2b1b \u05e9\u05dc \u00e9\n") == "\U0001f408\u200d\u2b1b \u05e9\u05dc \u00e9\n"
+    assert page.plain(7) == 7
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
+def test_file_names_that_are_no_text(tmp_path: Path) -> None:
+    source, target = images(tmp_path / "source", CLASSES, 4), images(tmp_path / "target", CLASSES, 2)
+    first = next((target / "red").iterdir())
+    os.rename(first, os.fsencode(target / "red") + b"/\xff\xfe.png")
+    adamatch.fit(source=source, target=target, out=tmp_path / "run", **SMALL)
+    found = Page(page.write(tmp_path / "run"))
+    assert len([each for each in found.all("img") if "\ufffd\ufffd.png" in each["alt"]]) >= 1

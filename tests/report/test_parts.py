@@ -1,0 +1,199 @@
+"""The numbers behind the page: against small examples worked out by hand."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report.runs import made
+
+from adamatch.data.store import Labels
+from adamatch.report import charts, looks
+from adamatch.report import record as recorded
+from adamatch.report.answers import Answers, answers, confusion, confusions, galleries, moves, shares
+from adamatch.report.command import command
+from adamatch.report.notes import Notes
+from adamatch.report.pool import Pool
+from adamatch.report.verdict import verdict, warnings
+from adamatch.train.run import Run, recipe
+
+CLASSES = ("cat", "dog", "owl")
+SURE = np.array([0.9, 0.5, 0.7, 0.8, 0.6, 0.95], np.float32)
+
+
+def found(twin: Labels | None) -> Answers:
+    return Answers(np.arange(6) * 10, np.array([0, 0, 0, 1, 1, 0]), SURE, twin)
+
+
+def test_shares_and_moves() -> None:
+    source = Pool(4, labels=(0, 0, 1, 2))
+    said = found(np.array([0, 1, 1, 1, 2, 0]))
+    assert shares(said, Notes(source=source), CLASSES) == [
+        {"name": "cat", "source": 50.0, "twin": pytest.approx(100 / 3), "adapted": pytest.approx(200 / 3)},
+        {"name": "dog", "source": 25.0, "twin": 50.0, "adapted": pytest.approx(100 / 3)},
+        {"name": "owl", "source": 25.0, "twin": pytest.approx(50 / 3), "adapted": 0.0},
+    ]
+    assert moves(said, CLASSES) == [("dog", "cat", 2), ("owl", "dog", 1)]
+    assert shares(None, Notes(), CLASSES) == []
+
+
+def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
+    notes = Notes(target=Pool(60))
+    cat, dog, owl = galleries(found(np.array([0, 1, 1, 1, 2, 0])), notes, CLASSES, 2)
+    assert (cat.name, cat.count, dog.count, owl.count) == ("cat", 4, 2, 0)
+    rows = {name: [picture.row for picture in strip] for name, strip in cat.strips.items()}
+    assert rows == {"Surest": [50, 0], "Least sure": [10, 20], "Changed": [20, 10]}
+    assert cat.strips["Changed"][0].told == "was dog"
+    assert cat.strips["Changed"][0].alt == "image 20: cat, 70% sure; the twin said dog"
+    assert list(dog.strips) == ["Surest", "Changed"]
+    assert owl.strips == {}
+
+
+def test_a_twin_on_other_images_is_no_comparison(tmp_path: Path) -> None:
+    twin = made(tmp_path / "twin", [np.eye(3)], CLASSES)
+    record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES), twin)
+    said = answers(record, Notes())
+    assert said is not None
+    assert said.twin is None
+    assert not said.changed.any()
+
+
+def test_confusions() -> None:
+    table = confusion("t", np.array([[3, 1, 0], [0, 0, 2], [0, 0, 0]]), CLASSES)
+    assert table is not None
+    assert table.accuracy == pytest.approx(50.0)
+    assert table.rows[0] == ("cat", 4, 75.0, [(3, 75, True), (1, 25, False), (0, 0, False)])
+    assert table.rows[2][:3] == ("owl", 0, 0.0)
+    assert table.pairs == [("dog", "owl", 2), ("cat", "dog", 1)]
+    assert confusion("t", np.zeros((3, 3), np.int64), CLASSES) is None
+    many = confusion("t", np.ones((40, 40), np.int64), tuple(map(str, range(40))))
+    assert many is not None
+    assert not many.rows
+    assert len(many.pairs) == 12
+
+
+def test_confusions_of_held_out_source_images(tmp_path: Path) -> None:
+    record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES, held=(0, 1, 2)))
+    (only,) = confusions(record, Notes())
+    assert (only.title, only.count, only.pairs) == ("Held-out source images", 3, [("owl", "dog", 1)])
+
+
+def test_the_step_that_is_kept_is_shown(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", [np.eye(3)[[0]], np.eye(3)[[1]], np.eye(3)[[2]]], CLASSES)
+    assert recorded.read(run).step == 3
+    (run / "judge.json").write_text('{"chosen_step": 2}')
+    record = recorded.read(run)
+    assert record.step == 2
+    assert record.said["target"].argmax() == 1
+    (run / "outputs/step-000000002.npz").write_bytes(b"")
+    assert recorded.read(run).step == 3
+
+
+@pytest.mark.parametrize(
+    ("judge", "head", "words"),
+    [
+        ({"range": {"at_least": 60, "at_best": 80}, "gain": 9.0}, "Adaptation helped", "between 60 and 80 %"),
+        ({"range": {"at_least": 60, "at_best": 80}, "gain": -9.0}, "Adaptation did harm", "9.0 points worse"),
+        ({"gain": 0.4}, "Adaptation changed little", "is not known"),
+        ({"range": {"at_least": None}}, "Trained", "is not known"),
+        ({"range": "odd", "gain": "much", "warnings": 7}, "Trained", "is not known"),
+        ({}, "Trained", "of the target images differently than"),
+    ],
+)
+def test_verdicts(tmp_path: Path, judge: dict[str, Any], head: str, words: str) -> None:
+    made(tmp_path / "run", [np.eye(3)], CLASSES, accuracy=None)
+    made(tmp_path / "run/twin", [np.eye(3)[[0, 1, 1]]], CLASSES, accuracy=None)
+    record = replace(recorded.read(tmp_path / "run"), verdict=judge)
+    said = verdict(record, answers(record, Notes()))
+    assert said.head == head
+    assert words in " ".join(said.sentences)
+    assert said.changed == pytest.approx(100 / 3)
+    assert warnings(record) == []
+
+
+def test_measured_accuracies_come_before_estimates(tmp_path: Path) -> None:
+    made(tmp_path / "run", [np.eye(3)], CLASSES, accuracy=70.0)
+    made(tmp_path / "run/twin", [np.eye(3)], CLASSES, accuracy=75.0)
+    record = replace(recorded.read(tmp_path / "run"), verdict={"gain": 20.0})
+    said = verdict(record, None)
+    assert (said.gain, said.measured_gain, said.head) == (-5.0, True, "Adaptation did harm")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.1, 0.93, [0, 0.25, 0.5, 0.75, 1]),
+        (0.0, 0.0, [0, 0.25]),
+        (88, 97.5, [87.5, 90, 92.5, 95, 97.5]),
+        (20, 99.0, [0, 25, 50, 75, 100]),
+        (-0.2, 2.3, [-1, 0, 1, 2, 3]),
+    ],
+)
+def test_scales_are_round(low: float, high: float, ticks: list[float]) -> None:
+    least, most, found = charts.scale(low, high, top=100)
+    assert found == pytest.approx(ticks)
+    assert least == pytest.approx(ticks[0])
+    assert most == pytest.approx(ticks[-1])
+    assert least <= low
+    assert high <= most
+
+
+def test_curves() -> None:
+    curve = charts.curve("t", "", [("a", "x", [(0, 0.0), (50, 1.0), (100, 0.5)])], percent=False, mark=50)
+    assert curve is not None
+    assert curve.lines[0].path == "M0.0 120.0L200.0 0.0L400.0 60.0"
+    assert curve.mark == 50.0
+    assert curve.ticks[0] == (0.0, "1.00")
+    assert "between 0 and 1" in curve.alt
+    assert charts.curve("t", "", [("a", "x", [])], percent=False, mark=None) is None
+
+
+def test_looks() -> None:
+    grey = np.full((8, 8, 3), 51, np.uint8)
+    board = np.zeros((8, 8, 3), np.uint8)
+    board[::2, ::2] = board[1::2, 1::2] = 255
+    found = looks.measure([grey, board], [Path("nowhere.png")])
+    assert found == {"brightness": [0.2, 0.5], "contrast": [0.0, 0.5], "sharpness": [0.0, 1.0], "size": []}
+    assert looks.spread(3, 5) == [0, 1, 2]
+    assert looks.spread(1000, 3) == [0, 500, 999] or looks.spread(1000, 3) == [0, 499, 999]
+    chart = charts.histogram("Brightness", "", found["brightness"], [0.9], "")
+    assert chart is not None
+    assert chart.medians == ("0.35", "0.90")
+    assert charts.histogram("Size", "", [], [1.0], "") is None
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run(source="rendered", target="handwritten", seed=3, options={"align": "none", "interpolate": False}),
+        Run(task="ssl", target="handwritten", labels=5, method="fixmatch+"),
+        Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast"),
+        Run(source="rendered", target="handwritten", recipe=recipe("handwriting", images=64, batch=16, mirror=True, lr=0.1)),
+    ],
+)
+def test_the_command_of_a_benchmark(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given to the command line, it is the same run."""
+    from adamatch import cli, experiment
+
+    (tmp_path / "run.json").write_text(run.to_json())
+    asked: list[Run] = []
+
+    def train(run: Run, **_: Any) -> dict[str, Any]:
+        asked.append(run)
+        return {"median_of": 1, "evaluations": []}
+
+    monkeypatch.setattr(experiment, "train", train)
+    monkeypatch.setattr("sys.argv", shlex.split(command(recorded.read(tmp_path), {})))
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    assert asked[0].to_json() == run.to_json()
+
+
+def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None:
+    run = Run(source="rendered", target="handwritten", recipe=recipe("handwriting", average=0.5))
+    (tmp_path / "run.json").write_text(run.to_json())
+    line = command(recorded.read(tmp_path), {})
+    assert line.startswith("adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', ")
+    assert "recipe=recipe('handwriting', 'paper', average=0.5)), out=" in line
