@@ -18,7 +18,7 @@ ORDER: list[set[str]] = [
     {"methods"},
     {"train"},
     {"evaluate"},
-    {"judge", "model"},
+    {"judge", "model", "export"},
     {"sets"},  # published data sets: it needs data alone, and only what stands to its right needs it
     {"report", "experiment", "settings"},
     {"fit", "demo", "grid"},
