@@ -30,8 +30,9 @@ from PIL import Image
 
 from adamatch.data.decode import square
 from adamatch.data.store import Pixels, Store
-from adamatch.sets.prepare import cores, store_split
+from adamatch.sets.prepare import store_split
 from adamatch.sets.source import Split, from_names
+from adamatch.system import cores
 
 GIB = 1 << 30
 

@@ -8,6 +8,14 @@ class InputError(ValueError):
     """What was asked for cannot be done; the message is one line and says what to do instead."""
 
 
+class Elsewhere(InputError):  # noqa: N818
+    """Another rank has ended the run, and says why."""
+
+
+class Interruption(Exception):  # noqa: N818
+    """The run was asked to stop and wrote a checkpoint."""
+
+
 def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(valid)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from adamatch import nets
 from adamatch.data.decode import Shape
@@ -20,6 +20,7 @@ from adamatch.data.listing import is_list
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.evaluate import Score, predict, score
+from adamatch.nets import graph
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_atomically, write_tensors
 from adamatch.train.speed import Machine
@@ -102,14 +103,23 @@ class Model:
             raise InputError(f"none of {len(images)} images can be read, for example: {next(iter(skipped.values()))}")
         return tuple(name for names, _ in parts for name in names), np.concatenate([pixels for _, pixels in parts]), skipped
 
+    def export(self, file: str | Path, *, to: str | None = None) -> float:
+        """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out; see `adamatch.export`.
+
+        Returns the largest difference of its probabilities to those of `predict`; above 1e-4 no file is written.
+        """
+        from adamatch.export import export  # it needs Model in turn
+
+        return export(self, file, to)
+
     def save(self, folder: str | Path) -> Path:
-        """model.safetensors and model.json."""
+        """model.safetensors and model.json; of a network of one's own network.json as well, its operations (`nets.graph`)."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / ".model.safetensors.part"
         write_tensors(part, self.net.state_dict())
         part.replace(folder / "model.safetensors")
-        facts = {
+        facts: dict[str, Any] = {
             "version": VERSION,
             "classes": self.classes,
             "size": self.size,
@@ -117,12 +127,23 @@ class Model:
             "shape": self.shape,
             "pixels": "(x-127.5)/128",
         }
+        if not self.network:
+            facts["closed"] = self._describe(folder / "network.json")
         write_atomically(folder / "model.json", json.dumps({**facts, "history": self.history}, indent=1))
         return folder
 
+    def _describe(self, file: Path) -> str:
+        """Write the operations of a network of one's own; where that cannot be, the reason."""
+        try:
+            write_atomically(file, graph.describe(self.net, self.size, file.read_text() if file.exists() else ""))
+        except InputError as error:
+            file.unlink(missing_ok=True)
+            return str(error)
+        return ""
+
     @classmethod
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
-        """A saved model; `net` is needed for a network of one's own, whose code is not saved."""
+        """A saved model; `net` is needed for a network of one's own whose operations could not be saved."""
         folder = Path(folder)
         try:
             facts = json.loads((folder / "model.json").read_text())
@@ -144,9 +165,7 @@ class Model:
             )
         if not {"classes", "size", "network", "history"} <= facts.keys():
             raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
-        if net is None:
-            if not facts["network"]:
-                raise InputError(f"{folder} holds a network of your own: build it and give it as net=")
+        if net is None and facts["network"]:
             net = nets.build(facts["network"], len(facts["classes"]))
         machine = speed.choose(device)
         try:
@@ -155,6 +174,8 @@ class Model:
         except (OSError, SafetensorError) as error:
             first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
             raise InputError(f"{folder}/model.safetensors cannot be read ({first}): train again, or copy it anew") from None
+        if net is None:
+            net = _own(folder, facts.get("closed", ""), tensors)
         try:
             net.load_state_dict(tensors)
         except RuntimeError as error:
@@ -170,6 +191,21 @@ class Model:
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
     """Open what `fit` saved."""
     return Model.load(folder, net=net, device=device)
+
+
+def _own(folder: Path, closed: str, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """A network of somebody's own from its operations; nothing in the file is run but PyTorch's core operators."""
+    file = folder / "network.json"
+    if not file.exists():
+        why = f", and {closed}" if closed else ""
+        remedy = "in Python, build it and give it as net= to adamatch.load"
+        raise InputError(f"{folder} holds a network of your own{why}: {remedy}")
+    try:
+        return graph.Graph(file.read_text(), tensors)
+    except Exception as error:  # whatever a damaged file leads to
+        raise InputError(
+            f"{file} cannot be used ({graph.first_line(error)}): save it again, or give net= to adamatch.load"
+        ) from None
 
 
 def left_out(skipped: Mapping[str, str]) -> list[str]:

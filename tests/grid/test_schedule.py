@@ -12,12 +12,11 @@ from unittest import mock
 import pytest
 from grid import fakes
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.grid import experiments, lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
-from adamatch.train.loop import Interruption
 from adamatch.train.run import Run, recipe
 
 ROOT = Path(__file__).parents[2]

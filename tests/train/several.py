@@ -15,9 +15,9 @@ from torch import Tensor
 from train import tiny
 
 from adamatch import cli
+from adamatch.errors import Interruption
 from adamatch.nets.wideresnet import WideResNet
 from adamatch.train import checkpoint, distributed, pulse
-from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 

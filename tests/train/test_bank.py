@@ -72,7 +72,8 @@ def test_the_bank_holds_the_views_after_the_frozen_scales() -> None:
         for stage in net.blocks[:5]:
             for block in stage:  # type: ignore[attr-defined]
                 y = block(y, None)
-        return y.permute(0, 2, 3, 1)
+        last: torch.Tensor = y.permute(0, 2, 3, 1)
+        return last
 
     images = torch.from_numpy(raw.labelled[0].parts[0]).permute(0, 3, 1, 2)
     views, generator = Views(8, strong="randaugment", mirror=False), torch.Generator().manual_seed(run.seed * 10)

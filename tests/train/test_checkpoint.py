@@ -15,10 +15,9 @@ from safetensors.torch import save_file
 from torch import nn
 from train import tiny
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
-from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 

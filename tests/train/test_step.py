@@ -252,6 +252,7 @@ def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
     with mock.patch.object(step.views, "learn", wraps=step.views.learn) as learn:
         step(given)
     _, predicted, labels = learn.call_args.args
+    assert isinstance(step.views, Views)
     probes, _ = step.views.probe(given.x_pr, given.u[-len(given.x_pr) :])
     torch.testing.assert_close(predicted, step.average.net(probes).softmax(1))  # of the averaged network after this step
     torch.testing.assert_close(predicted.sum(1), torch.ones(4))

@@ -23,8 +23,9 @@ from adamatch import experiment
 from adamatch.data.feed import Place
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
+from adamatch.errors import Interruption
 from adamatch.model import Model
-from adamatch.train import checkpoint, loop, run
+from adamatch.train import checkpoint, run
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Recipe, Run
@@ -131,7 +132,7 @@ def interrupted(text: str, out: Path, step: int, number: int) -> None:
     at_call(Captured, "__call__", step, lambda: os.kill(os.getpid(), number))
     try:
         solve(Run.from_json(text), out)
-    except loop.Interruption as stop:
+    except Interruption as stop:
         out.with_suffix(".said").write_text(str(stop))
 
 

@@ -1,22 +1,37 @@
-"""The command line: a thin layer over the library. Mistakes get one line and exit code 2."""
+"""The command line: a thin layer over the library. Mistakes get one line and exit code 2.
 
+Its modules import torch, which takes seconds, only inside of the commands: `adamatch --help` answers at once.
+"""
+
+import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import adamatch
+from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
-from adamatch.errors import InputError
-from adamatch.grid.commands import app as grid_app
-from adamatch.sets.commands import app as data_app
-from adamatch.train import distributed
-from adamatch.train.loop import Interruption
+from adamatch.errors import Elsewhere, InputError, Interruption
+
+LATER = {"data": "adamatch.sets.commands", "grid": "adamatch.grid.commands"}
+
+
+class Group(TyperGroup):
+    """Commands that have commands are imported when one of them is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in LATER:
+            self.commands[args[0]] = typer.main.get_group(importlib.import_module(LATER[args[0]]).app)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
+    cls=Group,
     help="Train an image classifier for images with few or no labels, from images that have them (AdaMatch, ICLR 2022).",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -28,9 +43,9 @@ app = typer.Typer(
 
 [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv""",
 )
-app.add_typer(data_app, name="data", help="The benchmarks' images: list, download, prepare, verify.")
-app.add_typer(grid_app, name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, report, train):
+app.add_typer(typer.Typer(), name="data", help="The benchmarks' images: list, download, prepare, verify.")
+app.add_typer(typer.Typer(), name="grid", help="Many runs: the paper's experiments and tables.")
+for command in (demo, fit, predict, evaluate, report, export, train):
     app.command()(command)
 
 
@@ -50,7 +65,7 @@ def main() -> None:
     """The entry point: what went wrong is one line, exit code 2; an interrupted run says how to go on."""
     try:
         app()
-    except distributed.Elsewhere:
+    except Elsewhere:
         sys.exit(2)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -59,6 +74,8 @@ def main() -> None:
         print(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except Interruption as stop:
+        from adamatch.train import distributed
+
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
             print(f"{stop}; give the same command again{again} to go on", file=sys.stderr)

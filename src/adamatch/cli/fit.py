@@ -8,8 +8,6 @@ import typer
 import adamatch
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad
 from adamatch.given import number
-from adamatch.report import show
-from adamatch.train import distributed
 
 
 def demo(
@@ -109,5 +107,8 @@ def fit(
         overwrite=overwrite,
         quiet=quiet,
     )
+    from adamatch.report import show
+    from adamatch.train import distributed
+
     if distributed.speaks():
         show.estimate(trained, out)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")]
 Precision = Annotated[str, typer.Option(help="auto, bf16 or fp32")]
 NoCompile = Annotated[bool, typer.Option("--no-compile", help="Do not compile the step (slower, starts at once)")]
 Seed = Annotated[int, typer.Option(help="Of all that is random: the same seed, the same run")]

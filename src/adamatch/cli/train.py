@@ -5,12 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from adamatch import experiment
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed
 from adamatch.given import options
-from adamatch.report import show
-from adamatch.train import distributed, speed
-from adamatch.train.run import PRETRAINED, Run, recipe
 
 
 def train(
@@ -70,6 +66,11 @@ def train(
 
     [bold]Ablations[/bold]: --option interpolate=false, --option align=none, --option threshold=fixed
     """
+    from adamatch import experiment
+    from adamatch.report import show
+    from adamatch.train import distributed, speed
+    from adamatch.train.run import PRETRAINED, Run, recipe
+
     machine = speed.choose(device, precision, False if no_compile else None)
     with distributed.joined(machine.device):
         overrides: dict[str, Any] = {

@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from adamatch import model
 from adamatch.cli.options import Device, SkipBad
 from adamatch.errors import InputError
-from adamatch.report import show
 
 
 def predict(
@@ -27,6 +25,9 @@ def predict(
 
       adamatch predict runs/art new/ --csv out.csv
     """
+    from adamatch import model
+    from adamatch.report import show
+
     if csv_file is not None and not csv_file.parent.is_dir():
         raise InputError(f"{csv_file.parent} does not exist: make it, or choose another place for the CSV file")
     found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
@@ -50,6 +51,9 @@ def evaluate(
 
     [bold]Example[/bold]: adamatch evaluate runs/art labelled-art/
     """
+    from adamatch import model
+    from adamatch.report import show
+
     score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
     for line in model.left_out(score.skipped):
         typer.echo(f"warning: {line}", err=True)

@@ -1,6 +1,5 @@
 """Batches of a pool on the training device: from its own memory where the pool fits, else from the host's, else from disk."""
 
-import os
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal, get_args
@@ -10,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from adamatch import ranks
+from adamatch import ranks, system
 from adamatch.data.sampler import Stream
 from adamatch.data.tasks import Labelled, Unlabelled
 from adamatch.errors import unknown
@@ -111,7 +110,7 @@ def choose_place(pool: Labelled | Unlabelled, device: torch.device) -> Literal["
 
 
 def free_host() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // ranks.on_this_machine()
+    return system.free_memory() // ranks.on_this_machine()
 
 
 def _gathered(parts: list[Tensor]) -> Tensor:

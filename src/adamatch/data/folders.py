@@ -1,7 +1,6 @@
 """Image folders and CSV lists -> stores; `read` takes these and everything else that holds images."""
 
 import hashlib
-import os
 import random
 import shutil
 import statistics
@@ -21,6 +20,7 @@ from adamatch.data.listing import Listing, is_list, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
 from adamatch.errors import InputError
+from adamatch.system import cores
 
 __all__ = ["from_arrays", "from_dataset", "list_csv", "list_images", "median_side", "read", "read_folder"]
 
@@ -51,7 +51,7 @@ def read_folder(
     else:
         listing = list_images(path, labelled=labelled, classes=classes)
     paths, labels, names = listing
-    threads = _cores() if workers == "auto" else max(workers, 1)
+    threads = cores() if workers == "auto" else max(workers, 1)
     fill = partial(_fill, paths, _Reading(shape, skip_bad, threads, progress))
     origin = {"origin": str(path)} | ({"shape": shape} if shape != "squeeze" else {})
     if cache is not None:
@@ -220,7 +220,3 @@ def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], si
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     digest.update(b"" if labels is None else labels.tobytes())
     return digest.hexdigest()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch import system
 from adamatch.errors import InputError
 
 VERSION = 1
@@ -106,8 +107,7 @@ class Writer:
     def _new(self, name: str, shape: tuple[int, ...], dtype: type) -> None:
         path = self.partial / f"{name}.npy"
         np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
-        with path.open("r+b") as file:  # a sparse file would meet a full disk as a crash, in the middle of writing
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        system.fill(path)
 
     def commit(self, **info: Any) -> Store:
         """Checksum, write the header and give the folder its final name."""

@@ -15,11 +15,10 @@ from typing import NoReturn
 
 import torch
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.grid import lease
 from adamatch.grid.spread import Resources
 from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work
-from adamatch.train.loop import Interruption
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up

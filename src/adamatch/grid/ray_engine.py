@@ -11,13 +11,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.grid import lease
 from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
 from adamatch.grid.work import BrokenProcess, Job, beats, say
-from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 
 RETRIES = 2  # of a task whose worker or machine died, by Ray itself

@@ -15,13 +15,12 @@ from pathlib import Path
 import torch
 
 from adamatch import experiment
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
 from adamatch.train import speed
 from adamatch.train.checkpoint import disk_is_full
-from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 
 ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other

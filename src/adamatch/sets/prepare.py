@@ -22,6 +22,7 @@ from adamatch.data.store import Pixels, Store, Writer
 from adamatch.errors import InputError
 from adamatch.sets.archive import Encoded
 from adamatch.sets.source import Payload, Split
+from adamatch.system import cores
 
 CHUNK, CHUNK_BYTES = 32, 2 << 20  # what a worker gets at a time: so many images, or so many bytes of them
 Unreadable = tuple[int, str]
@@ -66,11 +67,6 @@ def store_split(
             f"{len(bad)} of {split.count:,} images cannot be read ({min(bad)[1]}): "
             "fetch the archive again, or leave them out with --skip-bad"
         )
-
-
-def cores() -> int:
-    """How many this process may use, which is fewer than there are in a container or under a scheduler."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def fill(split: Split, writer: Writer, size: int, workers: int, bad: list[Unreadable]) -> Iterator[int]:
@@ -162,7 +158,7 @@ _canvas: Canvas  # in a worker: what it draws on
 
 def _pool(workers: int, canvas: Canvas) -> ProcessPoolExecutor:
     # fork, where there is one, starts in milliseconds; spawn imports everything again. Workers use Pillow and NumPy only.
-    method = "fork" if sys.platform == "linux" else "spawn"
+    method = "fork" if sys.platform == "linux" and hasattr(os, "fork") else "spawn"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         pool = ProcessPoolExecutor(workers, mp.get_context(method), _start, (canvas,))

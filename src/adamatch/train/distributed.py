@@ -23,17 +23,12 @@ from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 import adamatch
 from adamatch import ranks
 from adamatch.data.tasks import Problem, split_hash
-from adamatch.errors import InputError
-from adamatch.train.loop import Interruption
+from adamatch.errors import Elsewhere, InputError, Interruption
 from adamatch.train.pulse import BEAT, SUSPECT, Pulse
 from adamatch.train.run import Run
 
 FIRST_SPEAKS = 1.0  # seconds by which rank 0 is ahead, when all ranks end for the same reason
 _joins = itertools.count()
-
-
-class Elsewhere(InputError):  # noqa: N818
-    """Another rank has ended the run, and says why."""
 
 
 class Terminated(Exception):  # noqa: N818

@@ -15,7 +15,7 @@ from torch import nn
 
 from adamatch import ranks
 from adamatch.data.tasks import Problem
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
 from adamatch.train import checkpoint
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
@@ -31,10 +31,6 @@ MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluation
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
 Evaluate = Callable[[nn.Module, int], dict[str, float]]  # the averaged network, and after how many steps
-
-
-class Interruption(Exception):  # noqa: N818
-    """The run was asked to stop and wrote a checkpoint."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from adamatch.errors import InputError, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")
+DEVICES = ("auto", "cpu", "cuda", "cuda:0", "mps")
 PRECISIONS = ("auto", "bf16", "fp32")
 RECOMPILE_LIMIT = 64  # versions of one function: methods, networks and sizes of the runs of one process
 WARM_STEPS = 3  # eager steps before a capture: they compile, choose algorithms and allocate
@@ -31,7 +32,8 @@ class Machine:
     def __str__(self) -> str:
         threads = torch.get_num_threads()
         cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
-        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else cpu
+        names = {"cuda": lambda: torch.cuda.get_device_name(self.device), "mps": lambda: f"the GPU of a Mac beside {cpu}"}
+        name = names.get(self.device.type, lambda: cpu)()
         said = {
             "compiled": self.compile,
             "CUDA graph": self.graph,
@@ -39,12 +41,20 @@ class Machine:
         }
         return ", ".join([name, self.precision, *(fact for fact, holds in said.items() if holds)])
 
+    @property
+    def images(self) -> torch.device:
+        """Where images wait and views are made: a Mac's GPU has no float64, which views need."""
+        return torch.device("cpu") if self.device.type == "mps" else self.device
+
     def autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16", cache_enabled=False)
 
 
 def choose(device: str = "auto", precision: str = "auto", compile: bool | None = None) -> Machine:  # noqa: A002
-    """What the machine does best, unless told: bf16, compiled and captured on a GPU; float32 and eager on a CPU."""
+    """What the machine does best, unless told: bf16, compiled and captured on a GPU; float32 and eager on a CPU.
+
+    A Mac's GPU ("mps") is used when it is asked for: float32 and eager, with views on the CPU.
+    """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if device == "auto":
@@ -52,9 +62,11 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise unknown("device", device, ("auto", "cpu", "cuda", "cuda:0")) from None
-    if chosen.type not in ("cpu", "cuda"):
-        raise unknown("device", device, ("auto", "cpu", "cuda", "cuda:0"))
+        raise unknown("device", device, DEVICES) from None
+    if chosen.type not in ("cpu", "cuda", "mps"):
+        raise unknown("device", device, DEVICES)
+    if chosen.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use --device cpu")
     on_gpu = chosen.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")

@@ -37,7 +37,7 @@ class Step:
         self.method = method.to(device)
         self.views: Views | Picked = Picked()
         if not recipe.frozen:
-            self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
+            self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(machine.images)
         self.average = WeightAverage(net, recipe.average)
         self.machine = machine
         self.lr, self.lr_body = (torch.full((), recipe.lr, device=device) for _ in range(2))
@@ -58,7 +58,7 @@ class Step:
     def __call__(self, inputs: Inputs) -> None:
         self.lr.copy_(inputs.lr)
         self.lr_body.copy_(inputs.lr * self.body)
-        batch = self._view(self.views, inputs)
+        batch = Batch(*(each.to(self.machine.device) for each in self._view(self.views, inputs)))
         metrics: Metrics = {}
         for number in range(len(self.method.phases)):
             with self.machine.autocast():
@@ -96,7 +96,7 @@ class Step:
         """CTAugment: see how well the averaged network recognises labelled images under random policies."""
         probes, policy = self._probe(views, inputs)
         with self.machine.autocast():
-            predicted = self._predict(self.average.net, probes)
+            predicted = self._predict(self.average.net, probes.to(self.machine.device)).to(probes.device)
         self._learn(views, policy, predicted, inputs.y_pr)
 
     @torch.no_grad()

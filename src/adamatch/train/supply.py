@@ -23,7 +23,7 @@ class Supply:
 
     def __init__(self, run: Run, problem: Problem, step: Step, execution: Execution) -> None:
         self.run, self.classes, self.draws = run, len(problem.classes), step.views.draws
-        self.generator = torch.Generator(execution.machine.device).manual_seed(run.seed)
+        self.generator = torch.Generator(execution.machine.images).manual_seed(run.seed)
         recipe, pools, probes = run.recipe, problem.labelled, problem.probes if step.views.learns else ()
         taken: list[tuple[Labelled | Unlabelled, int]] = []
         taken += zip(pools, labelled_counts(recipe, pools), strict=True)
@@ -32,7 +32,7 @@ class Supply:
         if probes:
             taken += zip(probes, labelled_counts(recipe, probes), strict=True)
         self.labelled, self.probes = len(pools), len(probes)
-        device, place = execution.machine.device, execution.place
+        device, place = execution.machine.images, execution.place
         self.feeds = [
             Feed(pool, batch=count, classes=self.classes, seed=run.seed * 10 + number, device=device, place=place)
             for number, (pool, count) in enumerate(taken)

@@ -1,0 +1,34 @@
+"""`adamatch export`: a trained model as one file, for use without adamatch."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
+    to: Annotated[str, typer.Option(help="onnx, or torch (a program of torch.export)")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: model.onnx or model.pt2 in the run)")] = None,
+) -> None:
+    """One file for use elsewhere: uint8 images in, probabilities out.
+
+    The file is compared with `adamatch predict` before it is written. examples/infer_onnx.py uses it without torch.
+
+    [bold]Examples[/bold]:
+
+      adamatch export runs/art --to onnx
+
+      adamatch export runs/art --to torch --out art.pt2
+    """
+    from adamatch.errors import unknown
+    from adamatch.export import SUFFIXES
+    from adamatch.model import load
+
+    if to not in SUFFIXES:
+        raise unknown("format", to, SUFFIXES)
+    file = out or run / f"model{SUFFIXES[to]}"
+    model = load(run, device="cpu")
+    difference = model.export(file, to=to)
+    typer.echo(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")
+    typer.echo(f"largest difference to adamatch predict: {difference:.1g} in probability")

@@ -1,0 +1,155 @@
+"""Exported files: they say what `predict` says, to a program without torch as well."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from colours import CLASSES, network
+from mixed import write_mixed
+from test_examples import example
+
+from adamatch import Model, export, load, nets
+from adamatch.data.decode import Shape, read_image, square
+from adamatch.data.store import checksum
+from adamatch.errors import InputError
+from adamatch.nets.pretrained import has_imagenet, imagenet, images_of
+from adamatch.nets.weights import load_weights
+from adamatch.train import speed
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def infer() -> ModuleType:
+    return example("infer_onnx")
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_mixed(tmp_path_factory.mktemp("mixed"), 1000)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path, float]:
+    """A model, its ONNX file, and the difference that was told."""
+    model, file = model_of("wrn-small", 16), tmp_path_factory.mktemp("onnx") / "model.onnx"
+    return model, file, model.export(file)
+
+
+def model_of(name: str, size: int, shape: Shape = "squeeze") -> Model:
+    """A network whose statistics and head are not those of the start, so that images make a difference."""
+    torch.manual_seed(0)
+    net = nets.build(name, 3)
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+            torch.nn.init.uniform_(module.running_var, 0.5, 1.5)  # type: ignore[arg-type]
+            torch.nn.init.normal_(module.running_mean, std=0.1)  # type: ignore[arg-type]
+    torch.nn.init.normal_(net.get_submodule("head").weight)  # type: ignore[arg-type]
+    return Model(net.eval(), CLASSES, size, name, speed.choose("cpu"), shape=shape)
+
+
+def compare(model: Model, file: Path, files: list[Path], infer: ModuleType) -> None:
+    """The example's way through the file, against `predict`."""
+    expected = model.predict(files[0].parent)
+    classify = infer.Classifier(file)
+    found = np.concatenate([classify(list(map(str, files[i : i + 100]))) for i in range(0, len(files), 100)])
+    assert np.ptp(expected.probabilities, axis=0).max() > 0.1  # they do not all look alike to it
+    assert np.abs(found - expected.probabilities).max() < 1e-4
+
+
+def test_a_wide_residual_network_in_onnx(
+    tmp_path: Path, small: tuple[Model, Path, float], mixed: list[Path], infer: ModuleType
+) -> None:
+    model, file, difference = small
+    assert 0 < difference < 1e-5
+    compare(model, file, mixed, infer)
+    facts = {each.key: each.value for each in onnx.load(file).metadata_props}
+    assert json.loads(facts["classes"]) == list(CLASSES)
+    assert (facts["size"], facts["shape"], facts["network"]) == ("16", "squeeze", "wrn-small")
+    assert facts["sha256"] == checksum(model.save(tmp_path) / "model.safetensors")
+    assert str(Path(export.__file__).parent).encode() not in file.read_bytes()
+    assert list(file.parent.iterdir()) == [file]  # nothing half written is left
+
+
+@pytest.mark.skipif(not has_imagenet("efficientnet-lite0"), reason="needs the extra `photos`")
+def test_a_pretrained_network_in_onnx(tmp_path: Path, mixed: list[Path], infer: ModuleType) -> None:
+    model = model_of("efficientnet-lite0", 32, images_of("efficientnet-lite0").shape)
+    load_weights(model.net, imagenet("efficientnet-lite0"))
+    assert model.shape == "crop"
+    assert model.export(tmp_path / "model.onnx") < 1e-4
+    compare(model, tmp_path / "model.onnx", mixed, infer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), [("resnetv2-50", 64), ("wrn-28-2", 32), ("efficientnet-lite2", 260)])
+def test_every_family_in_both_formats(tmp_path: Path, name: str, size: int, infer: ModuleType) -> None:
+    model = model_of(name, size, images_of(name).shape)
+    assert model.export(tmp_path / "model.onnx") < 1e-4
+    assert model.export(tmp_path / "model.pt2") < 1e-5
+    compare(model, tmp_path / "model.onnx", write_mixed(tmp_path / "mixed", 100), infer)
+
+
+def test_torchs_own_format(tmp_path: Path) -> None:
+    model = model_of("wrn-small", 8)
+    assert model.export(tmp_path / "model.pt2") < 1e-5
+    extra = {"adamatch.json": ""}
+    program = torch.export.load(tmp_path / "model.pt2", extra_files=extra)
+    images = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 3), dtype=np.uint8)
+    found = program.module()(torch.from_numpy(images)).detach().numpy()
+    assert np.abs(found - model.predict(images).probabilities).max() < 1e-6
+    assert json.loads(json.loads(extra["adamatch.json"])["classes"]) == list(CLASSES)
+    assert str(Path(export.__file__).parent).encode() not in (tmp_path / "model.pt2").read_bytes()
+
+
+def test_a_network_of_ones_own(tmp_path: Path) -> None:
+    model = Model(network(norm=True).eval(), CLASSES, 8, machine=speed.choose("cpu"))
+    model.save(tmp_path)
+    assert load(tmp_path).export(tmp_path / "own.onnx") < 1e-5  # by its operations, without its code
+
+
+def test_a_file_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("wrn-small", 8)
+    monkeypatch.setattr("adamatch.export.normalise", lambda x: (x.float() - 100) / 128)
+    with pytest.raises(InputError, match="would differ from predict by"):
+        model.export(tmp_path / "model.pt2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of("wrn-small", 8)
+    with pytest.raises(InputError, match=r"\.onnx or \.pt2"):
+        model.export(tmp_path / "model.h5")
+    with pytest.raises(InputError, match="'onx'"):
+        model.export(tmp_path / "model.onnx", to="onx")
+    with pytest.raises(InputError, match="does not exist"):
+        model.export(tmp_path / "nowhere/model.onnx")
+    monkeypatch.setattr("adamatch.export.NEEDED", ("onnx", "onnxscript_that_is_not_there"))
+    with pytest.raises(InputError, match=r"needs onnxscript_that_is_not_there: pip install 'adamatch\[export\]'"):
+        model.export(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("shape", ["squeeze", "crop"])
+def test_the_example_makes_the_same_pixels(tmp_path: Path, shape: Shape, infer: ModuleType) -> None:
+    files = write_mixed(tmp_path, 300, seed=1)
+    for number, file in enumerate(files):
+        for size in (8, 1 + number % 64):
+            assert np.array_equal(infer.prepare(file, size, shape), square(read_image(file), size, shape)), (file, size)
+
+
+def test_the_example_runs_without_torch_and_without_adamatch(tmp_path: Path, small: tuple[Model, Path, float]) -> None:
+    model, file, _ = small
+    files = list(map(str, write_mixed(tmp_path / "images", 3)))
+    program = "import runpy, sys; sys.modules['torch'] = sys.modules['adamatch'] = None; sys.argv = sys.argv[1:]; " + (
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    script = Path(__file__).parent.parent / "examples/infer_onnx.py"
+    done = subprocess.run([sys.executable, "-c", program, script, file, *files], capture_output=True, text=True, check=True)
+    said = [line.split("\t")[:2] for line in done.stdout.splitlines()]
+    assert said == [[file, label] for file, label in zip(files, model.predict(files).labels, strict=True)]

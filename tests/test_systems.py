@@ -1,0 +1,176 @@
+"""Systems: without what only POSIX has, and on a Mac's GPU as on a CPU; `adamatch --help` without torch."""
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from train import tiny
+
+import adamatch
+from adamatch import methods, nets, system
+from adamatch.data.folders import list_csv
+from adamatch.errors import InputError
+from adamatch.train import speed
+from adamatch.train.execution import Execution
+from adamatch.train.speed import Machine
+from adamatch.train.step import Step
+from adamatch.train.supply import Supply
+
+TESTS = Path(__file__).parent
+IMPORT_ALL = """
+import importlib, pkgutil, adamatch
+for module in pkgutil.walk_packages(adamatch.__path__, "adamatch."):
+    if module.name not in ("adamatch.__main__", "adamatch.nets.kernels", "adamatch.nets.kernels_conv"):  # Triton is for Linux
+        importlib.import_module(module.name)
+"""
+TRAIN = """
+from pathlib import Path
+from colours import TINY, arrays
+model = adamatch.fit(source=arrays(30), target=arrays(30, 1)[0], out="run", **TINY)
+assert adamatch.load("run", device="cpu").predict(arrays(4)[0]).labels == model.predict(arrays(4)[0]).labels
+from adamatch.data.store import Writer
+writer = Writer("store", count=3, size=8, classes=("a", "b"), labelled=False)
+writer.images[:], writer.done[:] = 7, 1
+assert (writer.commit().images == 7).all()
+"""
+
+
+def python(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(Path(adamatch.__file__).parents[1]), str(TESTS)])
+    said = {**os.environ, "PYTHONPATH": paths, **environment}
+    return subprocess.run([sys.executable, "-c", program], cwd=folder, env=said, capture_output=True, text=True, check=False)
+
+
+def test_it_is_imported_and_trains_without_posix(tmp_path: Path) -> None:
+    done = python("import no_posix" + IMPORT_ALL + TRAIN, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_tests_that_need_no_posix_pass_without_it(tmp_path: Path) -> None:
+    files = [
+        "test_model.py",
+        "test_fit.py",
+        "test_evaluate.py",
+        "data",
+        "nets/test_graph.py",
+        "train/test_step.py",
+        "train/test_run.py",
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no_posix", "-p", "no:cacheprovider", "-m", "not slow and not posix"]
+    paths = os.pathsep.join([str(Path(adamatch.__file__).parents[1]), str(TESTS)])
+    done = subprocess.run(
+        [*command, f"--basetemp={tmp_path}/tests", *(str(TESTS / file) for file in files)],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["fit", "--help"], ["export", "--help"], ["--version"], ["nonsense"]])
+def test_help_comes_without_torch(asked: list[str], tmp_path: Path) -> None:
+    program = f"import sys; sys.modules['torch'] = sys.modules['numpy'] = None; sys.argv = ['adamatch', *{asked}]; " + (
+        "from adamatch.cli import main; main()"
+    )
+    done = python(program, tmp_path)
+    assert done.returncode == (2 if asked == ["nonsense"] else 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_names_of_the_package_are_functions_whatever_was_imported_before(tmp_path: Path) -> None:
+    program = """
+import adamatch.fit, adamatch.train.speed, sys, types
+import adamatch
+assert isinstance(adamatch.fit, types.FunctionType) and isinstance(adamatch.train, types.FunctionType)
+from adamatch import *
+assert all(name in dir(adamatch) and callable(globals()[name]) for name in adamatch.__all__)
+"""
+    done = python(program, tmp_path)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError):
+        _ = adamatch.nothing  # type: ignore[attr-defined]
+
+
+def test_a_name_of_the_package_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = adamatch.fit
+    with monkeypatch.context() as patch:
+        patch.setattr(adamatch, "fit", 7)
+        assert adamatch.fit == 7  # type: ignore[comparison-overlap]
+    assert adamatch.fit is before
+
+
+def test_free_memory_and_cores() -> None:
+    assert 2**20 < system.free_memory() < 2**50
+    assert 1 <= system.cores() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("length", [0, 5, 3 * 2**20 + 1])
+def test_a_file_gets_its_room_and_keeps_what_it_holds(tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    file = tmp_path / "sparse"
+    with file.open("wb") as sparse:
+        sparse.write(b"head"[:length])
+        sparse.truncate(length)
+    content = file.read_bytes()
+    system.fill(file)
+    assert file.read_bytes() == content
+    assert file.stat().st_blocks * 512 >= length
+
+
+def test_windows_paths_in_a_list(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    for name in ("a.png", "b.png"):
+        (tmp_path / "cats" / name).write_bytes(b"")
+    (tmp_path / "list.csv").write_text("path,label\r\ncats\\a.png,cat\r\n.\\cats\\b.png,dog\r\n", newline="")
+    paths, _, classes = list_csv(tmp_path / "list.csv", labelled=True)
+    assert paths == [tmp_path / "cats/a.png", tmp_path / "cats/b.png"]
+    assert classes == ("cat", "dog")
+
+
+def test_a_macs_gpu_is_refused_where_there_is_none() -> None:
+    if not torch.backends.mps.is_available():
+        with pytest.raises(InputError, match="no GPU of a Mac: use --device cpu"):
+            speed.choose("mps")
+
+
+class Apart(Machine):
+    """A GPU beside which views are made on the CPU, as beside a Mac's."""
+
+    @property
+    def images(self) -> torch.device:
+        return torch.device("cpu")
+
+
+MPS = pytest.mark.skipif(not torch.backends.mps.is_available(), reason="needs a Mac's GPU")
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("mps", marks=MPS), pytest.param("cuda", marks=[CUDA, pytest.mark.gpu])])
+def test_a_step_with_views_on_the_cpu_is_the_step_of_a_cpu(device: str) -> None:
+    machine = Apart(torch.device(device), "fp32", compile=False, graph=False)
+    states = []
+    for each in (tiny.CPU, machine):
+        run = tiny.a_run(strong="cta")
+        torch.manual_seed(0)
+        net = nets.build("wrn-tiny", 3)
+        problem = tiny.problem()
+        step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), run.recipe, each, pytest.fail)
+        supply = Supply(run, problem, step, Execution(each))
+        for done in range(3):
+            step(supply.next(done))
+        states.append({name: copy.deepcopy(value).cpu() for name, value in step.state().items()})
+    same(*states)
+
+
+def same(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> None:
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        assert torch.allclose(value, found[name], rtol=1e-3, atol=1e-4), name
