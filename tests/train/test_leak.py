@@ -80,13 +80,17 @@ def found(roots: Iterable[object], labels: Labels) -> list[object]:
 
 
 def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What the loop is given (but for `evaluate`), what it makes of it, and what a step is given, in the middle of a run."""
+    """What the loop is given, what it makes of it, and what a step is given, in the middle of a run.
+
+    Accuracies are measured by an `Evaluation`, at which the search ends: the function that the loop calls holds one.
+    """
     held: list[object] = []
     train, call, take = loop.train, Captured.__call__, Supply.next
 
     def noting_train(*args: Any) -> Any:
-        assert sum(isinstance(value, Evaluation) for value in args) == 1
-        held.extend(value for value in args if not isinstance(value, Evaluation))
+        (evaluate,) = (value for value in args if isinstance(value, types.FunctionType))
+        assert sum(isinstance(cell.cell_contents, Evaluation) for cell in evaluate.__closure__ or ()) == 1
+        held.extend(args)
         return train(*args)
 
     def noting_call(self: Captured, inputs: Any) -> None:

@@ -121,6 +121,7 @@ def digits() -> Iterator[Run]:
         for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"release": False}):
             yield replace(pair, options=options)
         yield replace(pair, recipe=replace(pair.recipe, strong="cutout"))
+        yield replace(pair, method="mcd", recipe=replace(pair.recipe, lr=0.03))  # a control: the paper's learning rate
     for seed in (1, 2, 3):
         yield replace(hard, seed=seed)
 
