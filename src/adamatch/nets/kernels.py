@@ -253,8 +253,7 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
         a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.even,
         plan.columns, plan.block, total is not None, num_warps=plan.warps,
     )  # fmt: skip
-    grid = (-(-plan.channels // plan.width), plan.groups)
-    _combine_moments[grid](
+    _combine_moments[(-(-plan.channels // plan.width), plan.groups)](
         parts, stats, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even, plan.width,
         num_warps=4,
     )  # fmt: skip
