@@ -40,13 +40,15 @@ def _place(pid, rows, split, size, GROUPS: tl.constexpr):
 
 
 @jit
-def _program(C, COLS: tl.constexpr, BACKWARDS: tl.constexpr):
-    """Number of this program among those of its columns, and its columns; blocks of the same rows are next to each other."""
+def _program(C, COLS: tl.constexpr, EVEN: tl.constexpr, BACKWARDS: tl.constexpr):
+    """Number of this program among those of its columns, its columns, and C; blocks of the same rows are next to each other."""
     pid = tl.program_id(0)
     if BACKWARDS:
         pid = tl.num_programs(0) - 1 - pid
+    if EVEN:
+        C = C // 8 * 8  # as it is; the compiler now knows that eight channels are read at once
     blocks = (C + COLS - 1) // COLS
-    return pid // blocks, pid % blocks * COLS + tl.arange(0, COLS)
+    return pid // blocks, pid % blocks * COLS + tl.arange(0, COLS), C
 
 
 @jit
@@ -87,10 +89,11 @@ def _through(z, dy, slope, CEILING: tl.constexpr):
 @jit
 def _moments(
     a, b, total, parts, rows, split, C,
-    SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr,
+    SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
+    ADD: tl.constexpr,
 ):  # fmt: skip
     """Mean and sum of squared deviations of `SIZE` rows; with ADD of a + b, which is stored on the way."""
-    pid, column = _program(C, COLS, False)
+    pid, column, C = _program(C, COLS, EVEN, False)
     start, stop, _ = _place(pid, rows, split, SIZE, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
@@ -130,9 +133,7 @@ def _combine_moments(
     first = tl.where(group < GROUPS - 1, 0, (split + size - 1) // size)
     count = tl.minimum(tl.maximum(n - i * size, 0), size).to(tl.float32)[:, None]
     place = (first + i)[:, None] * 2 * C + column[None, :]
-    there = count > 0
-    if not WHOLE:
-        there = there & (column < C)[None, :]
+    there = _inside(i * size < n, column, C, WHOLE)
     mean_i = tl.load(parts + place, mask=there, other=0.0)
     square_i = tl.load(parts + place + C, mask=there, other=0.0)
     n = n.to(tl.float32)
@@ -145,12 +146,12 @@ def _combine_moments(
 @jit
 def _apply(
     x, skip, y, stats, weight, bias, rows, split, C, eps, slope,
-    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
-    ADD: tl.constexpr,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
+    BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """The activation; with ADD, `skip` is added to it."""
     # Backwards: the rows whose statistics were read last are still in the cache.
-    pid, column = _program(C, COLS, True)
+    pid, column, C = _program(C, COLS, EVEN, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
@@ -170,11 +171,11 @@ def _apply(
 @jit
 def _grad_sums(
     dy, x, parts, stats, weight, bias, rows, split, C, eps, slope,
-    CEILING: tl.constexpr, SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    CEILING: tl.constexpr, SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr,
+    COLS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sums over `SIZE` rows of dz and dz * xhat; z is recomputed, so that the output need not be kept."""
-    pid, column = _program(C, COLS, False)
+    pid, column, C = _program(C, COLS, EVEN, False)
     start, stop, group = _place(pid, rows, split, SIZE, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
@@ -221,11 +222,11 @@ def _combine_grads(
 @jit
 def _grad_input(
     dy, extra, x, dx, stats, means, weight, bias, rows, split, C, eps, slope,
-    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
-    ADD: tl.constexpr,
+    CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
+    BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """dx = weight / std * (dz - mean(dz) - xhat * mean(dz * xhat)), with ADD plus the gradient `extra` of the sum itself."""
-    pid, column = _program(C, COLS, True)
+    pid, column, C = _program(C, COLS, EVEN, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
     row = tl.arange(0, BLOCK)
     base = start.to(tl.int64) * C
@@ -249,23 +250,13 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=a.device)
     stats = torch.empty(plan.groups, 2, plan.channels, dtype=torch.float32, device=a.device)
     _moments[(plan.parts * plan.blocks,)](
-        a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.columns,
-        plan.block, total is not None, num_warps=plan.warps,
+        a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.even,
+        plan.columns, plan.block, total is not None, num_warps=plan.warps,
     )  # fmt: skip
-    grid = (-(-plan.channels // plan.width), plan.groups)
-    _combine_moments[grid](
-        parts,
-        stats,
-        plan.rows,
-        plan.split,
-        plan.size,
-        plan.channels,
-        plan.most,
-        plan.groups,
-        plan.even,
-        plan.width,
+    _combine_moments[(-(-plan.channels // plan.width), plan.groups)](
+        parts, stats, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even, plan.width,
         num_warps=4,
-    )
+    )  # fmt: skip
     return stats
 
 
@@ -276,7 +267,7 @@ def apply(
     grid = (plan.count(plan.block) * plan.blocks,)
     _apply[grid](
         x, skip, y, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.groups, plan.whole,
-        plan.columns, plan.block, skip is not None, num_warps=plan.warps,
+        plan.even, plan.columns, plan.block, skip is not None, num_warps=plan.warps,
     )  # fmt: skip
 
 
@@ -289,7 +280,7 @@ def grad_means(
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
     _grad_sums[(plan.parts * plan.blocks,)](
         dy, x, parts, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.size, plan.groups,
-        plan.whole, plan.columns, plan.block, num_warps=plan.warps,
+        plan.whole, plan.even, plan.columns, plan.block, num_warps=plan.warps,
     )  # fmt: skip
     _combine_grads[(-(-plan.channels // plan.width),)](
         parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even,
@@ -305,5 +296,5 @@ def grad_input(
     grid = (plan.count(plan.block) * plan.blocks,)
     _grad_input[grid](
         dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling,
-        plan.groups, plan.whole, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
+        plan.groups, plan.whole, plan.even, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
     )  # fmt: skip
