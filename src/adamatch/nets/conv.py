@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from adamatch.nets import fused, fused_depthwise
+from adamatch.nets import fused, fused_depthwise, on_cpu
 
 
 class Conv(nn.Conv2d):
@@ -14,6 +14,8 @@ class Conv(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused.conv_runs_on(x, self.weight):
             return fused.conv3x3(x, self.weight.to(x.dtype))
+        if self.fused and self.kernel_size == (1, 1) and self.stride == (1, 1) and on_cpu.trains(x, self.weight):
+            return on_cpu.pointwise(x, self.weight)
         return super().forward(x)
 
 
@@ -43,6 +45,8 @@ class Depthwise(Strided):
         if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
             before = [same_padding(side, size, stride)[0] for side in x.shape[2:]]
             return fused_depthwise.depthwise(x, self.weight, stride, before)
+        if self.fused and stride == 1 and on_cpu.trains(x, self.weight):
+            return on_cpu.depthwise(x, self.weight)
         return super().forward(x)
 
 
