@@ -14,3 +14,9 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"no {kind} is called {name!r}: {hint}there are {', '.join(names)}")
+
+
+def reason(error: BaseException, most: int = 200) -> str:
+    """What a library says went wrong, on one line; its name where it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]} ..."

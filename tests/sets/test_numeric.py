@@ -10,6 +10,7 @@ from sets import formats, hostile
 
 from adamatch.errors import InputError
 from adamatch.sets import matfile, numeric
+from adamatch.sets.pickles import unpickle
 
 
 def read(path: Path) -> None:
@@ -40,7 +41,7 @@ def test_hostile_arrays_are_refused_by_name(tmp_path: Path, case: hostile.Case, 
 def test_hostile_pickles_are_refused_and_not_run(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"^batch: 'data_batch_1' .*refused"):
-        numeric.unpickle(hostile.PICKLES[name], "batch: 'data_batch_1'")
+        unpickle(hostile.PICKLES[name], "batch: 'data_batch_1'")
     assert not list(tmp_path.iterdir()), "something was run"
 
 
@@ -53,7 +54,7 @@ def test_the_corpus_would_do_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_plain_pickles_come_out_equal(protocol: int) -> None:
     value = {b"data": formats.random_images(3, 5), b"labels": [1, 2], b"names": [b"a", "b"], b"f": np.linspace(0, 1, 4)}
-    found = numeric.unpickle(pickle.dumps(value, protocol), "here")
+    found = unpickle(pickle.dumps(value, protocol), "here")
     assert found[b"labels"] == [1, 2]
     assert found[b"names"] == [b"a", "b"]
     np.testing.assert_array_equal(found[b"data"], value[b"data"])
@@ -63,7 +64,7 @@ def test_plain_pickles_come_out_equal(protocol: int) -> None:
 @pytest.mark.parametrize("data", [b"", b"\x80", pickle.dumps([1])], ids=["empty", "cut", "a list"])
 def test_damaged_pickles(data: bytes) -> None:
     with pytest.raises(InputError, match=r"^here"):
-        numeric.unpickle(data, "here")
+        unpickle(data, "here")
 
 
 def test_idx(tmp_path: Path) -> None:
