@@ -32,27 +32,30 @@ def main() -> int:
     bad = sum(outcome.kind in BAD for outcome in outcomes.values())
     peak = max(outcome.peak for outcome in outcomes.values())
     longest = max(outcome.seconds for outcome in outcomes.values())
-    print(
-        f"{len(outcomes):,} cases of {len(names)} targets in {time.monotonic() - began:.0f} s, seed {given.seed}: {bad} failed; "
-        f"at most {peak:,} MiB and {longest:.1f} s for one"
-    )
+    print(f"{len(outcomes):,} cases of {len(names)} targets in {time.monotonic() - began:.0f} s, seed {given.seed}")
+    print(f"{bad} failed; at most {peak:,} MiB and {longest:.1f} s for one")
     return 1 if bad else 0
 
 
 def summary(outcomes: dict[Case, Outcome]) -> Iterable[str]:
-    """A line for each target, and under it the first of its failures."""
+    """A line for each target, and under it the first of its failures; of a single case, all that is known."""
     for name in dict.fromkeys(case.target for case in outcomes):
         mine = {case: outcome for case, outcome in outcomes.items() if case.target == name}
         counts = Counter(outcome.kind for outcome in mine.values())
         failed = "".join(f"  {counts[kind]} {kind}" for kind in BAD if counts[kind])
         peak = max(outcome.peak for outcome in mine.values())
         yield f"{name:28} {len(mine):6} cases {counts['refused']:6} refused {counts['read']:6} read {peak:6} MiB{failed}"
-        seen: set[str] = set()
+        if len(mine) == 1:
+            yield next(iter(mine.values())).detail
+            continue
+        told: dict[str, str] = {}
         for case, outcome in mine.items():
-            last = outcome.detail.strip().splitlines()[-1:] or [""]
-            if outcome.kind in BAD and (len(mine) == 1 or (len(seen) < SHOWN and f"{outcome.kind}{last[0][:40]}" not in seen)):
-                seen.add(f"{outcome.kind}{last[0][:40]}")
-                yield f"    {outcome.kind}, --target {name!r} --only {case.number}: {outcome.detail if len(mine) == 1 else last[0][:200]}"
+            if outcome.kind in BAD:
+                last = (outcome.detail.strip().splitlines() or [""])[-1][:160]
+                told.setdefault(
+                    f"{outcome.kind}: {last[:40]}", f"    --target {name!r} --only {case.number}: {outcome.kind}: {last}"
+                )
+        yield from list(told.values())[:SHOWN]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """Every format that holds images, labels or starting weights."""
 
 import functools
-import io
 import pickle
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from fuzz import damage
+from fuzz.target import Target
 from PIL import Image
 from safetensors.torch import save_file
 from sets import formats
@@ -24,13 +26,15 @@ from adamatch.sets.pickles import unpickle
 from adamatch.sets.prepare import fit
 from adamatch.sets.readers import READERS
 from adamatch.sets.source import Found
-from fuzz import damage
-from fuzz.target import Target
 
 LOOKED_AT = 64  # images of a split
 
 IMAGES = {
-    "jpeg": ("JPEG", "RGB", {"quality": 90, "exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"}),
+    "jpeg": (
+        "JPEG",
+        "RGB",
+        {"quality": 90, "exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"},
+    ),
     "jpeg, progressive": ("JPEG", "L", {"progressive": True}),
     "png": ("PNG", "RGB", {}),
     "png, palette": ("PNG", "P", {"transparency": 3}),
@@ -60,10 +64,8 @@ def _image(kind: str, mode: str, options: dict[str, Any], folder: Path) -> Path:
 
 
 def _read_image(path: Path) -> Any:
-    try:
+    with suppress(Exception):  # as in median_side: what is wrong will be said when it is decoded
         short_side(path)
-    except Exception:  # noqa: S110  as in median_side: what it is will be said when it is decoded
-        pass
     return np.asarray(read_image(path))
 
 
@@ -122,7 +124,10 @@ def _npz(folder: Path) -> None:
 
 def _domainnet(folder: Path) -> None:
     images = formats.random_images(6, 12, 12, 3)
-    parts = {"train": {f"{name}/{i}.png": images[i] for i, name in enumerate(("cat", "dog", "cat"))}, "test": {"dog/9.png": images[5]}}
+    parts = {
+        "train": {f"{name}/{i}.png": images[i] for i, name in enumerate(("cat", "dog", "cat"))},
+        "test": {"dog/9.png": images[5]},
+    }
     formats.domainnet(folder, "sketch", parts, ["cat", "dog"], "PNG")
 
 

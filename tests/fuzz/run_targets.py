@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from fuzz import damage
+from fuzz.target import Target
 from sets import formats
 
 from adamatch import nets
@@ -21,8 +23,6 @@ from adamatch.report import show
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
-from fuzz import damage
-from fuzz.target import Target
 
 RUN = Run(source="rendered", target="handwritten")
 
@@ -86,7 +86,14 @@ def _facts() -> dict[str, Any]:
     evaluations = [{"step": step, "target": 50.0 + step, "source": 90.0} for step in range(1, 12)]
     accuracies = {"accuracy": 56.5, "source_accuracy": 90.0, "last": 61.0, "best_ORACLE": 61.0, "evaluations": evaluations}
     times = {"seconds": 12.5, "wall_seconds": 13.0, "machine": "cpu", "at_a_time": 1, "ranks": 1, "median_of": 10}
-    return {"id": RUN.id, "run": asdict(RUN), **accuracies, **times, "versions": {"torch": "2"}, "date": "2026-01-01T00:00:00+00:00"}
+    return {
+        "id": RUN.id,
+        "run": asdict(RUN),
+        **accuracies,
+        **times,
+        "versions": {"torch": "2"},
+        "date": "2026-01-01T00:00:00+00:00",
+    }
 
 
 def _result(folder: Path) -> Path:
@@ -125,7 +132,9 @@ def _estimate(path: Path) -> Any:
 @functools.cache
 def _model() -> Model:
     torch.manual_seed(0)
-    return Model(nets.build("wrn-tiny", 3).eval(), ("a", "b", "c"), 8, "wrn-tiny", history={"accuracy": 50.0, "run": asdict(RUN)})
+    return Model(
+        nets.build("wrn-tiny", 3).eval(), ("a", "b", "c"), 8, "wrn-tiny", history={"accuracy": 50.0, "run": asdict(RUN)}
+    )
 
 
 def _saved(file: str, folder: Path) -> Path:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from fuzz.damage import Damage
 
 

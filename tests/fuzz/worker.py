@@ -14,9 +14,10 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from adamatch.errors import InputError
 from fuzz import damage
 from fuzz.target import Target, digest
+
+from adamatch.errors import InputError
 
 MIB = 1 << 20
 

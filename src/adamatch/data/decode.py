@@ -1,6 +1,8 @@
 """One image file of any kind -> RGB as a person sees it -> a square of uint8."""
 
 import io
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -29,6 +31,8 @@ def read_image(source: str | Path | bytes, name: str | None = None) -> Image.Ima
         raise InputError(f"{name} is empty (0 bytes)")
     try:
         with Image.open(io.BytesIO(content), formats=kinds()) as image:
+            if image.format == "PNG":
+                _compare_checksums(content)
             image.load()
             return to_rgb(image)
     except UnidentifiedImageError:
@@ -84,6 +88,17 @@ def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BICUBIC)
     return np.array(image)
+
+
+def _compare_checksums(png: bytes) -> None:
+    """Of every chunk up to the last: Pillow leaves out those of the pixels, and shows others instead."""
+    at, kind = 8, b""
+    while kind != b"IEND" and at + 12 <= len(png):  # where it is cut, Pillow says so
+        size, kind = struct.unpack_from(">I4s", png, at)
+        end = at + 8 + size
+        if end + 4 <= len(png) and zlib.crc32(memoryview(png)[at + 4 : end]) != struct.unpack_from(">I", png, end)[0]:
+            raise ValueError(f"the checksum of its {kind.decode('latin1')} does not hold")
+        at = end + 4
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -67,7 +67,7 @@ def list_csv(
         raise InputError(f"{file} cannot be read as CSV in UTF-8 ({error})") from None
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     at_path, at_label = 0, 1
-    if any(name in PATH_HEADERS for name in header) and not (file.parent / rows[0][1][0]).is_file():
+    if any(name in PATH_HEADERS for name in header) and not os.path.isfile(file.parent / rows[0][1][0]):
         at_path = next(i for i, name in enumerate(header) if name in PATH_HEADERS)
         at_label = next((i for i, name in enumerate(header) if name in LABEL_HEADERS), len(header))
         rows = rows[1:]
@@ -75,9 +75,9 @@ def list_csv(
     pairs: list[tuple[Path, str]] = []
     for line, row in rows:
         path = file.parent / row[at_path] if len(row) > at_path else file.parent
-        if not path.is_file() and not missing:
+        if not os.path.isfile(path) and not missing:  # pathlib's raises where a name is too long
             hint = f" (a header? its columns are {FORM})" if line == 1 else f" (paths are relative to {file.parent})"
-            what = "is not a regular file" if path.exists() else "does not exist"
+            what = "is not a regular file" if os.path.exists(path) else "does not exist"
             raise InputError(f"{file}, line {line}: {path} {what}{hint}")
         label = row[at_label] if has_labels and len(row) > at_label else ""
         if has_labels and not label:

@@ -48,7 +48,9 @@ class Member:
     def read(self) -> bytes:
         """All of it, or a refusal where it is larger than it says or than anything an image needs."""
         if self.size > LARGEST:
-            raise InputError(f"{self.where} has {self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have: refused")
+            raise InputError(
+                f"{self.where} has {self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have: refused"
+            )
         try:
             with self.open() as file:
                 data = file.read(self.size + 1)
@@ -150,7 +152,9 @@ def _folder(path: Path) -> Iterator[Member]:
 
 def _zip(path: Path) -> Iterator[Member]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path, None) as file, zipfile.ZipFile(file) as archive:
+            if len(archive.infolist()) % 65536 != (said := _count(file)) and said != 65535:
+                raise InputError(f"{path} lists {len(archive.infolist())} members and says {said}: fetch it again")
             for info in archive.infolist():
                 where = f"{path}: {info.filename!r}"
                 mode = info.external_attr >> 16
@@ -162,8 +166,8 @@ def _zip(path: Path) -> Iterator[Member]:
                 if info.flag_bits & 1:
                     raise InputError(f"{where} is encrypted: refused")
                 if info.compress_type not in PACKINGS:
-                    kind = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")
-                    raise InputError(f"{where} is packed with {kind}: pack the archive anew with deflate, or fetch it again")
+                    kind = f"packed by method {info.compress_type} (LZMA, bzip2, ...) instead of deflate"
+                    raise InputError(f"{where} is {kind}: pack the archive anew, or fetch it again")
                 if info.file_size > RATIO * info.compress_size + SLACK:
                     raise InputError(f"{where} grows from {info.compress_size} to {info.file_size} bytes, a bomb: refused")
                 yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
@@ -171,6 +175,13 @@ def _zip(path: Path) -> Iterator[Member]:
         raise
     except Exception as error:  # names that are no UTF-8, fields that are cut: nearly anything
         raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+
+
+def _count(file: IO[bytes]) -> int:
+    """How many members a zip says it has, modulo 2^16 (65535: the number is elsewhere). A damaged list may swallow some."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 22 - 65535))
+    tail = file.read()
+    return int(struct.unpack_from("<H", tail, tail.rindex(b"PK\5\6") + 10)[0])
 
 
 class _Header(tarfile.TarInfo):

@@ -48,7 +48,9 @@ class Variable:
             raise InputError(f"{self.where}: {self.name} is a {self.kind} and not an array of numbers, so it is not read")
         size, taken = (count * np.dtype(kind).itemsize for kind in (self._stored, self.kind))
         if max(size, taken) > AT_ONCE:
-            raise InputError(f"{self.where}: {self.name} would take {max(size, taken) >> 20:,} MiB of memory, so it is not read")
+            raise InputError(
+                f"{self.where}: {self.name} would take {max(size, taken) >> 20:,} MiB of memory, so it is not read"
+            )
         raw = np.frombuffer(_read(self._stream, size, self.where), self._stored)
         self._taken += count
         if self._taken == prod(self.shape) and isinstance(self._stream, _Inflated):

@@ -1,8 +1,9 @@
 """CIFAR's pickles, read without an unpickler: plain values and arrays of numbers come out, and nothing in the file is called.
 
 The operations are taken one by one from `pickletools`, and the few that these files use are done here. A name in the file
-(numpy.ndarray, ...) stays a pair of words, an array is five values until the end, and then NumPy gets bytes, a type of number and
-a shape that were checked. The library's unpickler is no base for this: it hashes and remembers whatever a file wants.
+(numpy.ndarray, ...) stays a pair of words; an array stays what the file says of it until the end, and then NumPy gets bytes, a
+type of number and a shape that were checked. The library's unpickler is no base for this: it hashes, and makes room for, what
+a file wants, and so can be brought down by one.
 """
 
 import pickletools
@@ -74,8 +75,10 @@ class _Machine:
                 self.stack.append(CONSTANTS[name])
             elif name in VALUES:
                 self.stack.append(argument)
-            elif name in BYTES:  # pickletools gives the strings of Python 2 as latin-1
-                self.stack.append(argument.encode("latin1") if isinstance(argument, str) else bytes(argument))
+            elif name in BYTES and isinstance(argument, str):  # the strings of Python 2, which pickletools gives as latin-1
+                self.stack.append(argument.encode("latin1"))
+            elif name in BYTES and isinstance(argument, bytes | bytearray):
+                self.stack.append(bytes(argument))
             elif name in DONE:
                 DONE[name](self, argument)
             else:
@@ -153,7 +156,7 @@ def _made(array: _Array) -> NDArray[Any]:
     kind, shape, data = array.kind, array.shape, array.data
     if not isinstance(kind, _Kind) or not isinstance(data, bytes):
         raise InputError("holds an array of something else than numbers: refused")
-    dtype = np.dtype(kind.code).newbyteorder(kind.order if kind.order in ("<", ">") else "=")
+    dtype = np.dtype(f"{kind.order if kind.order in ('<', '>') else '='}{kind.code}")
     if not (isinstance(shape, tuple) and len(shape) <= DIMENSIONS and all(type(side) is int and side >= 0 for side in shape)):
         raise InputError("holds an array of no shape: refused")
     if prod(shape) * dtype.itemsize != len(data):
