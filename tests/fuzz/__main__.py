@@ -31,9 +31,10 @@ def main() -> int:
     print(*summary(outcomes), sep="\n")
     bad = sum(outcome.kind in BAD for outcome in outcomes.values())
     peak = max(outcome.peak for outcome in outcomes.values())
-    longest = max(outcome.seconds for outcome in outcomes.values())
+    slowest = max(outcomes, key=lambda case: outcomes[case].seconds)
     print(f"{len(outcomes):,} cases of {len(names)} targets in {time.monotonic() - began:.0f} s, seed {given.seed}")
-    print(f"{bad} failed; at most {peak:,} MiB and {longest:.1f} s for one")
+    longest = f"{outcomes[slowest].seconds:.1f} s ({slowest.target}, case {slowest.number})"
+    print(f"{bad} failed; at most {peak:,} MiB and {longest} for one")
     return 1 if bad else 0
 
 

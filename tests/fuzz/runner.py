@@ -34,10 +34,15 @@ def run(cases: Sequence[Case], table: str, processes: int) -> dict[Case, Outcome
 
 def _part(cases: Sequence[Case], table: str) -> dict[Case, Outcome]:
     outcomes: dict[Case, Outcome] = {}
-    left = list(cases)
+    left, again = list(cases), set[Case]()
     while left:
         with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
-            left = _until_it_ends(left, table, Path(folder), outcomes)
+            rest = _until_it_ends(left, table, Path(folder), outcomes)
+        last = left[len(left) - len(rest) - 1]
+        if outcomes[last].kind == "hang" and last not in again:  # a machine that is busy may have held it up: once more
+            again.add(last)
+            rest.insert(0, last)
+        left = rest
     return outcomes
 
 

@@ -155,6 +155,8 @@ def _zip(path: Path) -> Iterator[Member]:
         with open_file(path, None) as file, zipfile.ZipFile(file) as archive:
             if len(archive.infolist()) % 65536 != (said := _count(file)) and said != 65535:
                 raise InputError(f"{path} lists {len(archive.infolist())} members and says {said}: fetch it again")
+            if not archive.infolist():
+                raise InputError(f"{path} holds nothing: fetch it again")
             for info in archive.infolist():
                 where = f"{path}: {info.filename!r}"
                 mode = info.external_attr >> 16

@@ -146,7 +146,7 @@ def fixed_split(names: Mapping[str, Sequence[str]], salt: str) -> dict[str, list
     parts: dict[str, list[str]] = {"train": [], "test": []}
     for label, images in names.items():
         ordered = sorted(images)
-        hashes = [sha256(f"{salt}/{label}/{i}".encode()).digest() for i in range(len(ordered))]
+        hashes = [sha256(f"{salt}/{label}/{i}".encode(errors="surrogateescape")).digest() for i in range(len(ordered))]
         test = set(sorted(range(len(ordered)), key=hashes.__getitem__)[: round(len(ordered) * 0.2)])
         for i, name in enumerate(ordered):
             parts["test" if i in test else "train"].append(name)
