@@ -96,7 +96,7 @@ def as_csv(table: Table) -> str:
                 figures = [cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only]
             if cell:
                 line = (table.title, row[0], column, *figures)
-                writer.writerow([no_formula(each) if isinstance(each, str) else each for each in line])
+                writer.writerow([no_formula(shown(each)) if isinstance(each, str) else each for each in line])
     return file.getvalue()
 
 

@@ -17,7 +17,7 @@ from adamatch.sets.archive import Encoded, contents, is_image, members
 # An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or something that makes such pixels.
 Payload = Encoded | Path | Pixels | Callable[[], Pixels]
 Wanted = NDArray[np.bool_]
-DIGITS = 9  # of a class's number
+DIGITS = 5  # of the number of a class
 
 
 @dataclass(frozen=True)
