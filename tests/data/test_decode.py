@@ -261,9 +261,12 @@ POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\
 def test_postscript_is_no_image_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pillow would hand it to Ghostscript: from folders, lists and archives, and where only sizes are asked for."""
     called: list[object] = []
-    monkeypatch.setattr(
-        "PIL.EpsImagePlugin.Ghostscript", lambda *given, **_: called.append(given) or Image.new("RGB", (9, 9)).im
-    )
+
+    def ghostscript(*given: object, **_: object) -> object:
+        called.append(given)
+        return Image.new("RGB", (9, 9)).im
+
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", ghostscript)
     (tmp_path / "images").mkdir()
     (tmp_path / "images/a.jpg").write_bytes(POSTSCRIPT)
     (tmp_path / "list.csv").write_text("images/a.jpg\n")

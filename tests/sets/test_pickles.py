@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,13 @@ def test_the_corpus_would_do_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_plain_pickles_come_out_equal(protocol: int) -> None:
     numbers = {f"a {kind}": np.arange(6, dtype=kind).reshape(2, 3) for kind in ("u1", ">i2", "<u4", "i8", "f4", ">f8")}
     columns = np.asfortranarray(formats.random_images(3, 5))
-    value = {b"data": formats.random_images(3, 5), b"labels": [1, 2], b"names": [b"a", "b"], b"columns": columns, **numbers}
+    value: dict[bytes | str, Any] = {
+        b"data": formats.random_images(3, 5),
+        b"labels": [1, 2],
+        b"names": [b"a", "b"],
+        b"columns": columns,
+        **numbers,
+    }
     found = unpickle(pickle.dumps(value, protocol), "here")
     assert found[b"labels"] == [1, 2]
     assert found[b"names"] == [b"a", "b"]

@@ -46,7 +46,9 @@ class Report:
 
     def __str__(self) -> str:
         renamed = sum(here != there for here, there in self.loaded.items())
-        lines = [f"weights of {shown(self.where)}: {len(self.loaded)} tensors loaded, {self.share:.1%} of the network's parameters"]
+        lines = [
+            f"weights of {shown(self.where)}: {len(self.loaded)} tensors loaded, {self.share:.1%} of the network's parameters"
+        ]
         lines += [f"  {renamed} of them have another name there"] if renamed else []
         lines.append(f"  head: {self.head}")
         shapes = [f"{name} ({_text(here)} here, {_text(there)} there)" for name, (here, there) in self.misfits.items()]
@@ -220,4 +222,6 @@ def _text(shape: Shape) -> str:
 
 
 def _some(names: list[str] | tuple[str, ...], most: int = 6) -> str:
-    return ", ".join(shown(name)[:LONGEST] for name in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(shown(name)[:LONGEST] for name in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )
