@@ -19,12 +19,16 @@ from safetensors.torch import load_file
 
 import adamatch
 from adamatch import cli, given
+from adamatch.data.decode import kinds
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
 
 TINY = ("--size", "8", "--images", "8", "--batch", "4", "--device", "cpu")
 COLOURS = {"blue": (40, 60, 200), "green": (40, 180, 60), "red": (210, 50, 40)}
+
+
+KINDS = f"is not an image of a kind that is read here ({', '.join(kinds())})"
 
 
 class Outcome(NamedTuple):
@@ -434,3 +438,30 @@ def test_python_m_adamatch_and_no_arguments() -> None:
     made = subprocess.run([sys.executable, "-m", "adamatch"], capture_output=True, text=True)
     assert "Usage:" in made.stdout + made.stderr
     assert "fit" in made.stdout + made.stderr
+
+
+def test_odd_names_are_shown_and_written_harmlessly(
+    data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files and of classes: cursors stay where they are, markup is text, a formula is none, and UTF-8 it is."""
+    monkeypatch.chdir(tmp_path)
+    odd = Path("=1+1\x1b[2J[") / "bold]:smile:\u00fc\udce9.png"
+    odd.parent.mkdir()
+    odd.write_bytes((data / "few/red/0.png").read_bytes())
+    Path("bad\n.png").write_bytes(b"%!PS")
+    names = ("=cmd()", "\x1b]0;x\x07[/red]", "@sum")
+    adamatch.Model(adamatch.load(data / "run").net, names, 8, "wrn-small").save("model")
+    table = call("predict", "model", odd, "bad\n.png", "--skip-bad")
+    assert table.code == 0
+    assert r"=1+1\x1b[2J[/bold]:smile:ü\xe9.png" in table.out
+    assert table.err.endswith(f"bad\\n.png {KINDS}\n")
+    assert table.err.count("\n") == 1
+    assert "\x1b" not in table.out + table.err
+    assert call("predict", "model", odd, "--csv", "out.csv").code == 0
+    with Path("out.csv").open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        header, row = csv.reader(file)
+    assert header == ["path", "class", "probability", "'=cmd()", names[1], "'@sum"]
+    assert row[0] == f"'{odd}"
+    refused(call("predict", "model", "bad\n.png"), r"bad\n.png", "is not an image")
+    refused(call("predict", "\x1b[2J[/bold]", odd), r"\x1b[2J[/bold] holds no model")
+    assert "apostrophe" in call("predict", "--help").out

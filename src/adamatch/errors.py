@@ -1,11 +1,31 @@
 """Errors meant for the person at the keyboard: one line that names the thing and the remedy."""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+UNSHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, directions of writing, halves of characters, ends of lines
+JOINERS = "\u200c\u200d"  # they belong to the writing of some languages, and to emoji
 
 
 class InputError(ValueError):
     """What was asked for cannot be done; the message is one line and says what to do instead."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shown(str(message)))
+
+
+def shown(text: str) -> str:
+    """A name as a terminal may have it: what would move the cursor, break the line or turn it round stands as \\x1b or so."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(c) if unicodedata.category(c) in UNSHOWN and c not in JOINERS else c for c in text)
+
+
+def _escaped(c: str) -> str:
+    if "\udc80" <= c <= "\udcff":  # a byte of a file's name that is no text
+        return f"\\x{ord(c) - 0xDC00:02x}"
+    return c.encode("unicode_escape").decode()
 
 
 class Elsewhere(InputError):  # noqa: N818
@@ -22,3 +42,9 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"no {kind} is called {name!r}: {hint}there are {', '.join(names)}")
+
+
+def reason(error: BaseException, most: int = 200) -> str:
+    """What a library says went wrong, on one line; its name where it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= most else f"{text[:most]} ..."

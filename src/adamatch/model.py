@@ -21,6 +21,7 @@ from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.evaluate import Score, predict, score
 from adamatch.nets import graph
+from adamatch.terminal import no_formula
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_atomically, write_tensors
 from adamatch.train.speed import Machine
@@ -216,7 +217,7 @@ def left_out(skipped: Mapping[str, str]) -> list[str]:
 
 def csv_rows(predictions: Predictions) -> list[list[str]]:
     """path, class, probability, then the probability of every class."""
-    rows = [["path", "class", "probability", *predictions.classes]]
+    rows = [["path", "class", "probability", *map(no_formula, predictions.classes)]]
     for path, label, row in zip(predictions.paths, predictions.labels, predictions.probabilities, strict=True):
-        rows.append([path, label, f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
+        rows.append([no_formula(path), no_formula(label), f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
     return rows

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -12,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adamatch.data.decode import read_image, square
+from adamatch.data import decode
+from adamatch.data.decode import kinds, read_image, square
+from adamatch.data.folders import median_side, read_folder
 from adamatch.errors import InputError
+from adamatch.sets.archive import contents
+from adamatch.sets.prepare import fit
 
 
 def picture(width: int = 40, height: int = 30) -> np.ndarray:
@@ -248,3 +253,77 @@ def test_growing_is_bicubic_and_a_mixed_shape_does_both() -> None:
     halves = picture(60, 10).reshape(10, 20, 3, 3).mean(2)
     expected = Image.fromarray(np.rint(halves).astype(np.uint8)).resize((20, 20), Image.Resampling.BICUBIC)
     assert np.abs(square(wide, 20).astype(int) - np.asarray(expected)).max() <= 2
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(harmed) (w) file closefile\n%%EOF\n"
+
+
+def test_postscript_is_no_image_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would hand it to Ghostscript: from folders, lists and archives, and where only sizes are asked for."""
+    called: list[object] = []
+
+    def ghostscript(*given: object, **_: object) -> object:
+        called.append(given)
+        return Image.new("RGB", (9, 9)).im
+
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", ghostscript)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.jpg").write_bytes(POSTSCRIPT)
+    (tmp_path / "list.csv").write_text("images/a.jpg\n")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a/a.jpg", POSTSCRIPT)
+    for source in (tmp_path / "images", tmp_path / "list.csv", tmp_path / "images/a.jpg"):
+        with pytest.raises(InputError, match=r"a\.jpg is not an image of a kind that is read here \(JPEG, PNG, "):
+            read_folder(source, size=8)
+        with pytest.raises(InputError, match="holds no image that can be read"):
+            median_side(source)
+    for _, packed in contents(tmp_path / "x.zip", {"a/a.jpg": 0}):
+        with pytest.raises(InputError, match=r"a\.jpg' is not an image of a kind that is read here"):
+            fit(packed, 8)
+    assert not called
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "MPO"])
+def test_formats_of_the_list_are_read(kind: str) -> None:
+    assert pixels(encoded(Image.fromarray(picture()), kind)).shape == picture().shape
+    assert kind in (*kinds(), "MPO")  # several JPEG images in one
+
+
+@pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX", "SGI", "DDS", "ICNS", "QOI", "XBM", "MSP"])
+def test_others_are_not(kind: str) -> None:
+    image = Image.fromarray(picture(64, 64)).convert("1" if kind in ("XBM", "MSP") else "RGB")
+    with pytest.raises(InputError, match="is not an image of a kind"):
+        read_image(encoded(image, kind))
+
+
+@pytest.mark.parametrize("chunk", [b"IDAT", b"IEND"])
+def test_every_checksum_of_a_png_is_compared(chunk: bytes) -> None:
+    """Pillow compares none of the pixels' own."""
+    content = bytearray(encoded(Image.fromarray(picture())))
+    at = content.index(chunk)
+    size = struct.unpack(">I", content[at - 4 : at])[0]
+    content[at + 4 + size] ^= 1
+    with pytest.raises(InputError, match=f"corrupt .*checksum of its {chunk.decode()}"):
+        read_image(bytes(content))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16", "I", "F"])
+def test_bands_leave_no_seam(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large images are converted a band at a time; the bands of a small one, cut as thin, give the same picture."""
+    grey = Image.fromarray(picture(40, 30)[..., 0])
+    image = Image.fromarray(np.asarray(grey).astype(np.uint16) * 250) if mode == "I;16" else grey.convert(mode)
+    if mode == "RGBA":
+        image.putalpha(Image.fromarray(picture(40, 30)[..., 1]))
+    if mode == "P":
+        image.info["transparency"] = 7
+    whole = np.asarray(decode.to_rgb(image))
+    monkeypatch.setattr(decode, "BAND", 100)
+    assert np.array_equal(np.asarray(decode.to_rgb(image)), whole)
+
+
+def test_values_that_are_not_finite_in_any_band(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "BAND", 100)
+    values = picture(40, 30)[..., 0].astype(np.float32)
+    values[29, 39] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        read_image(encoded(Image.fromarray(values), "TIFF"))

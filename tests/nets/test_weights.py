@@ -1,7 +1,9 @@
 """Starting weights: what is loaded, what is not, and what a person is told."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -243,6 +245,46 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         assert str(tmp_path) in str(error.value)
         assert "give a .safetensors file" in str(error.value)
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"a.weight": torch.ones(3, 3).to_sparse()},
+        {"head.fc.weight": torch.ones(1).expand(10**6, 10**6, 1, 1)[:, ::2]},
+        {"layer" + "9" * 5000 + ".0.conv1.weight": torch.ones(4, 3, 3, 3)},
+        {1: {2: {3: torch.ones(1)}}, None: torch.ones(2), ("a", "b"): torch.ones(2, 2)},
+    ],
+    ids=["sparse", "larger than memory", "a name without end", "names that are none"],
+)
+def test_odd_weights_are_one_line(state: Any, tmp_path: Path) -> None:
+    """They load as weights should; what they hold is no network's."""
+    with pytest.raises(InputError, match=r"weights\.pt(:| cannot be read| holds no)") as error:
+        load_weights(wide(), save(tmp_path, state))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
+@pytest.mark.parametrize("name", ["weights.pt", "old.pt", "weights.safetensors"])
+def test_damaged_weights_are_one_line(name: str, tmp_path: Path) -> None:
+    state, path = state_of(wide()), tmp_path / name
+    if name == "old.pt":
+        torch.save(state, path, _use_new_zipfile_serialization=False)
+    else:
+        save(tmp_path, state, name)
+    whole, random = path.read_bytes(), Random(0)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(3):
+            damaged[random.randrange(min(len(whole), 2000))] = random.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(InputError):  # anything else fails the test
+            load_weights(wide(), path)
+
+
+def test_names_are_shown_escaped(tmp_path: Path) -> None:
+    path = save(tmp_path, {**state_of(wide()), "\x1b[2Jx\ny": torch.ones(7)})
+    assert r"unused: 1: \x1b[2Jx\ny" in str(load_weights(wide(), path))
 
 
 def test_weights_of_timm_for_another_network_note_how_they_know_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sets import formats
 
 
 class Case(NamedTuple):
@@ -68,6 +69,63 @@ def _encrypted(path: Path) -> None:
     path.write_bytes(raw)
 
 
+def _zip_of_latin_names(path: Path) -> None:
+    """The name is said to be UTF-8 and is not."""
+    _zip(path, "a/na\u00efve.png")
+    path.write_bytes(path.read_bytes().replace("na\u00efve".encode(), b"na\xef\xefve"))
+
+
+def _packed_otherwise(path: Path, method: int, damaged: bool = False) -> None:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a/odd.png", formats.random_images(1, 5000).tobytes())
+    if damaged:
+        raw = bytearray(path.read_bytes())
+        raw[60:90] = b"\xff" * 30
+        path.write_bytes(raw)
+
+
+def _swallowed(path: Path) -> None:
+    """The first entry of the list of members is said to be so long that it hides the others."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("a/1.png", "a/2.png", "a/3.png"):
+            archive.writestr(name, b"x")
+    raw = bytearray(path.read_bytes())
+    at = raw.find(b"PK\x01\x02")
+    raw[at + 32 : at + 34] = struct.pack("<H", 65535)
+    path.write_bytes(raw)
+
+
+def _negative(path: Path) -> None:
+    """A size of -512 bytes, in the form for large numbers: a reader that adds it to where it is goes back for ever."""
+    head = bytearray(tarfile.TarInfo("a/back.png").tobuf(tarfile.GNU_FORMAT))
+    head[124:136] = (256**12 - 512).to_bytes(12, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    path.write_bytes(bytes(head) * 3 + bytes(1024))
+
+
+def _negative_later(path: Path) -> None:
+    """The same size in attributes before the member."""
+    _tar(path, "x", tarfile.XHDTYPE, data=b"14 size=-1024\n")
+    raw = path.read_bytes()[:1024]
+    _tar(path, "a/back.png")
+    path.write_bytes(raw + path.read_bytes())
+
+
+def _chain(path: Path) -> None:
+    """A long name for a long name for a long name ..."""
+    _tar(path, "././@LongLink", b"L", data=b"a/long.png\0")
+    path.write_bytes(path.read_bytes()[:1024] * 5000 + bytes(1024))
+
+
+def _gzip_changed(path: Path) -> None:
+    """Another byte than the one that its checksum, behind all members, is of."""
+    _tar(path, "a/changed.png", data=b"abcd" * 100)
+    padded = gzip.decompress(path.read_bytes()) + bytes(1 << 16)
+    packed = gzip.compress(padded, 0)  # stored, so that a byte can be changed
+    path.write_bytes(packed.replace(b"abcdabcd", b"abcdabcD", 1))
+
+
 def _pax_bomb(path: Path) -> None:
     """A header extension that says it has 100 MB."""
     _tar(path, "a/long.png", tarfile.XHDTYPE, data=b"11 path=xx\n", size=100_000_000)
@@ -116,6 +174,37 @@ def _h5(path: Path, kind: str) -> None:
             group.create_dataset("data", (3,), h5py.string_dtype())
 
 
+def _h5_damaged(path: Path, at: bytes, piece: bytes) -> None:
+    """Groups, sizes and types of a sound file, damaged in places where the library raises something of its own."""
+    formats.usps_h5(path.parent, 4)
+    raw = bytearray(path.read_bytes())
+    place = raw.find(at)
+    raw[place : place + len(piece)] = piece
+    path.write_bytes(raw)
+
+
+def _mat_sides(path: Path) -> None:
+    """An array of a hundred sides of one."""
+    _mat(path, y=np.ones((1,) * 20))
+    raw = path.read_bytes()
+    sides = struct.pack("<II", 5, 80) + struct.pack("<20i", *(1,) * 20)
+    more = struct.pack("<II", 5, 400) + struct.pack("<100i", *(1,) * 100)
+    size = struct.unpack("<I", raw[132:136])[0] + 320
+    path.write_bytes(raw[:132] + struct.pack("<I", size) + raw[136:].replace(sides, more))
+
+
+def _npz(path: Path, **arrays: Any) -> None:
+    np.savez(path, **arrays)
+
+
+def _npz_head(path: Path, head: bytes) -> None:
+    """An array whose head is this text."""
+    text = head.ljust(117) + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("images", "labels"):
+            archive.writestr(f"{name}.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(64))
+
+
 def _idx_bomb(path: Path) -> None:
     path.write_bytes(gzip.compress(struct.pack(">IIII", 2051, 1 << 31, 1 << 15, 1 << 15) + bytes(1000)))
 
@@ -150,6 +239,18 @@ ARCHIVES = [
     Case("zip that lies about a size", "a.zip", _zip_with_lying_size, ("a/lies.png", "fetch the archive again")),
     Case("zip with a name twice", "a.zip", lambda p: _zip(p, "a/twice.png", times=2), ("a/twice.png", "twice")),
     Case("zip encrypted", "a.zip", _encrypted, ("a/locked.png", "encrypted")),
+    Case("zip of names that are no UTF-8", "a.zip", _zip_of_latin_names, ("a.zip", "utf-8", "fetch it again")),
+    Case(
+        "zip of LZMA", "a.zip", lambda p: _packed_otherwise(p, zipfile.ZIP_LZMA), ("a/odd.png", "LZMA", "pack the archive anew")
+    ),
+    Case("zip of damaged LZMA", "a.zip", lambda p: _packed_otherwise(p, zipfile.ZIP_LZMA, True), ("a/odd.png", "LZMA")),
+    Case("zip of bzip2", "a.zip", lambda p: _packed_otherwise(p, zipfile.ZIP_BZIP2), ("a/odd.png", "bzip2")),
+    Case("zip that hides members", "a.zip", _swallowed, ("a.zip", "lists 1 members and says 3", "fetch it again")),
+    Case("zip of nothing", "a.zip", lambda p: p.write_bytes(b"PK\5\6" + bytes(18)), ("a.zip", "holds nothing")),
+    Case("tar of a negative size", "a.tar", _negative, ("a.tar", "refused")),
+    Case("tar of a negative size in attributes", "a.tar", _negative_later, ("a.tar",)),
+    Case("tar of a chain of names", "a.tar", _chain, ("a.tar", "chain of headers", "refused")),
+    Case("tar.gz that was changed", "a.tar.gz", _gzip_changed, ("a.tar.gz", "CRC", "fetch it again")),
     Case("no archive at all", "a.zip", lambda p: p.write_bytes(b"<html>not found</html>"), ("a.zip", "fetch it again")),
 ]
 ARRAYS = [
@@ -163,6 +264,21 @@ ARRAYS = [
     Case("h5 link to another file", "usps.h5", lambda p: _h5(p, "external link"), ("train/data", "link")),
     Case("h5 kept in another file", "usps.h5", lambda p: _h5(p, "external storage"), ("train/data", "another file")),
     Case("h5 of text", "usps.h5", lambda p: _h5(p, "text"), ("train/data", "not an array of numbers")),
+    Case("h5 without its heap", "usps.h5", lambda p: _h5_damaged(p, b"HEAP", b"XXXX"), ("usps.h5", "fetch it again")),
+    Case("h5 without its tree", "usps.h5", lambda p: _h5_damaged(p, b"TREE", b"\xff" * 40), ("usps.h5", "fetch it again")),
+    Case("h5 without its groups", "usps.h5", lambda p: _h5_damaged(p, b"SNOD", b"\xff" * 60), ("usps.h5", "fetch it again")),
+    Case("mat of a hundred sides", "train_32x32.mat", _mat_sides, ("y", "fetch it again")),
+    Case("npz of text", "train.npz", lambda p: _npz(p, images=np.array(["a"]), labels=np.zeros(1)), ("images", "refused")),
+    Case(
+        "npz of times", "train.npz", lambda p: _npz(p, images=np.zeros(1), labels=np.zeros(1, "M8[s]")), ("labels", "refused")
+    ),
+    Case("npz of half a head", "train.npz", lambda p: _npz_head(p, b"{'descr': '|u1', 'shape': (1,"), ("images", "refused")),
+    Case(
+        "npz of a huge shape",
+        "train.npz",
+        lambda p: _npz_head(p, b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,), }"),
+        ("images", "refused"),
+    ),
     Case("idx that says it is huge", "train-images-idx3-ubyte.gz", _idx_bomb, ("train-images-idx3-ubyte.gz", "fetch it again")),
 ]
 PICKLES = {

@@ -1,7 +1,6 @@
-"""Arrays out of files, held against NumPy's and pickle's own reading; nothing in a file is ever run."""
+"""Arrays out of files, held against NumPy's own reading; nothing in a file is ever run."""
 
 import gzip
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -34,36 +33,6 @@ def test_hostile_arrays_are_refused_by_name(tmp_path: Path, case: hostile.Case, 
         read(path)
     assert all(word in str(refusal.value) for word in case.says), refusal.value
     assert sorted(tmp_path.rglob("*")) == [path], "something was run"
-
-
-@pytest.mark.parametrize("name", hostile.PICKLES)
-def test_hostile_pickles_are_refused_and_not_run(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^batch: 'data_batch_1' .*refused"):
-        numeric.unpickle(hostile.PICKLES[name], "batch: 'data_batch_1'")
-    assert not list(tmp_path.iterdir()), "something was run"
-
-
-def test_the_corpus_would_do_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    pickle.loads(hostile.PICKLES["a command"])
-    assert (tmp_path / "harmed").exists()
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_plain_pickles_come_out_equal(protocol: int) -> None:
-    value = {b"data": formats.random_images(3, 5), b"labels": [1, 2], b"names": [b"a", "b"], b"f": np.linspace(0, 1, 4)}
-    found = numeric.unpickle(pickle.dumps(value, protocol), "here")
-    assert found[b"labels"] == [1, 2]
-    assert found[b"names"] == [b"a", "b"]
-    np.testing.assert_array_equal(found[b"data"], value[b"data"])
-    np.testing.assert_array_equal(found[b"f"], value[b"f"])
-
-
-@pytest.mark.parametrize("data", [b"", b"\x80", pickle.dumps([1])], ids=["empty", "cut", "a list"])
-def test_damaged_pickles(data: bytes) -> None:
-    with pytest.raises(InputError, match=r"^here"):
-        numeric.unpickle(data, "here")
 
 
 def test_idx(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import shutil
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -339,3 +340,67 @@ def test_the_fixed_split_is_fixed() -> None:
     parts = fixed_split({"dog": [f"{i:03d}.png" for i in range(10)]}, "pacs/photo")
     assert parts["test"] == ["002.png", "009.png"]
     assert sorted(parts["train"] + parts["test"]) == [f"{i:03d}.png" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"sketch/cat/\xff.png 0", "is no text in UTF-8"),
+        ("sketch/cat/0.png \u00b2".encode(), "line 1: .* is not a name and a label"),
+        (b"sketch/cat/0.png " + b"9" * 5000, "line 1: .* is not a name and a label"),
+        (b"sketch/cat/0.png 999999999", "line 1: .* is not a name and a label"),
+    ],
+    ids=["bytes", "a digit that is no number", "a label without end", "a billion classes"],
+)
+def test_lists_that_are_none(folder: Path, line: bytes, says: str) -> None:
+    image = formats.random_images(1, 9, 9, 3)[0]
+    formats.domainnet(folder, "sketch", {"train": {"cat/0.png": image}, "test": {"dog/1.png": image}}, ["cat", "dog"])
+    (folder / "sketch_train.txt").write_bytes(line + b"\n")
+    with pytest.raises(InputError, match=rf"sketch_train\.txt.*{says}"):
+        prepared("domainnet", folder, "sketch", "train")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array(["1", "2"]), np.array([0.5, 1.0]), np.array([np.nan, 1]), np.array([1e300, 1]), np.array([2**63, 1], np.uint64)],
+    ids=["texts", "halves", "no number", "huge", "beyond 64 bits"],
+)
+def test_labels_that_are_none(folder: Path, labels: Array) -> None:
+    (folder / "svhn").mkdir()
+    np.savez(folder / "svhn/train.npz", images=formats.random_images(2, 32, 32, 3), labels=labels)
+    with pytest.raises(InputError, match=r"train\.npz"):
+        prepared("digitfive", folder, "svhn", "train")
+
+
+@pytest.mark.parametrize("shape", [(0, 32, 32, 3), (2, 0, 32, 3), (2, 32, 0)])
+def test_arrays_of_no_image(folder: Path, shape: tuple[int, ...]) -> None:
+    (folder / "svhn").mkdir()
+    np.savez(folder / "svhn/train.npz", images=np.zeros(shape, np.uint8), labels=np.zeros(shape[0], np.int64))
+    with pytest.raises(InputError, match=r"train\.npz: images is"):
+        prepared("digitfive", folder, "svhn", "train")
+
+
+def test_an_empty_h5_and_an_mnist_of_other_sides(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "usps.h5", "w") as file:
+        file["train/data"], file["train/target"] = np.zeros((0, 256)), np.zeros(0)
+    with pytest.raises(InputError, match=r"usps\.h5 holds no images"):
+        prepared("digitfive", folder, "usps", "train")
+    formats.mnist(folder, "train")
+    path = folder / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(struct.pack(">IIII", 2051, 15680, 1, 1) + bytes(15680)))  # padded, each is 25 times as large
+    with pytest.raises(InputError, match=r"images of \(1, 1\), and MNIST's are of \(28, 28\)"):
+        prepared("digitfive", folder, "mnist", "train")
+
+
+def test_a_stream_that_is_damaged_in_its_middle(folder: Path) -> None:
+    data = formats.svhn_bytes(200, compressed=False)[0]
+    formats.zipped(folder / "SynthDigits.zip", {"synth_train_32x32.mat": data})
+    raw = bytearray((folder / "SynthDigits.zip").read_bytes())
+    raw[300_000:300_100] = bytes(100)
+    (folder / "SynthDigits.zip").write_bytes(raw)
+    with pytest.raises(
+        InputError, match=r"SynthDigits\.zip: 'synth_train_32x32\.mat' cannot be read .*fetch the archive again"
+    ):
+        prepared("digitfive", folder, "syn", "train")

@@ -16,7 +16,8 @@ from adamatch.cli.fit import demo, fit
 from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
-from adamatch.errors import Elsewhere, InputError, Interruption
+from adamatch.errors import Elsewhere, InputError, Interruption, shown
+from adamatch.terminal import write_anything
 
 LATER = {"data": "adamatch.sets.commands", "grid": "adamatch.grid.commands"}
 
@@ -63,6 +64,7 @@ def _options_of_all(
 
 def main() -> None:
     """The entry point: what went wrong is one line, exit code 2; an interrupted run says how to go on."""
+    write_anything()
     try:
         app()
     except Elsewhere:
@@ -71,12 +73,13 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder that may not be written, ...
-        print(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {shown(f'{where}{error.strerror or error}')}", file=sys.stderr)
         sys.exit(2)
     except Interruption as stop:
         from adamatch.train import distributed
 
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
-            print(f"{stop}; give the same command again{again} to go on", file=sys.stderr)
+            print(f"{shown(str(stop))}; give the same command again{again} to go on", file=sys.stderr)
         sys.exit(130)

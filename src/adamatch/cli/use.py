@@ -8,12 +8,18 @@ import typer
 
 from adamatch.cli.options import Device, SkipBad
 from adamatch.errors import InputError
+from adamatch.terminal import say
+
+CSV_HELP = (
+    "Write path, class and probabilities here. A name that begins with = + - @, a tab or the end of a line gets an apostrophe "
+    "before it, so that no spreadsheet takes it for a formula"
+)
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
     paths: Annotated[list[Path], typer.Argument(help="Images, folders or CSV lists")],
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write path, class and probabilities here")] = None,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help=CSV_HELP)] = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
@@ -32,13 +38,13 @@ def predict(
         raise InputError(f"{csv_file.parent} does not exist: make it, or choose another place for the CSV file")
     found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
     for line in model.left_out(found.skipped):
-        typer.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", stderr=True)
     if csv_file is None:
         show.predictions(found)
     else:
-        with csv_file.open("w", newline="", errors="surrogateescape") as file:
+        with csv_file.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
             csv.writer(file).writerows(model.csv_rows(found))
-        typer.echo(f"{len(found)} predictions in {csv_file}")
+        say(f"{len(found)} predictions in {csv_file}")
 
 
 def evaluate(
@@ -56,5 +62,5 @@ def evaluate(
 
     score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
     for line in model.left_out(score.skipped):
-        typer.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", stderr=True)
     show.score(score)

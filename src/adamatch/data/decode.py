@@ -1,50 +1,71 @@
 """One image file of any kind -> RGB as a person sees it -> a square of uint8."""
 
 import io
+import struct
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from adamatch.data.files import open_file, read_file
 from adamatch.data.store import Pixels
-from adamatch.errors import InputError
+from adamatch.errors import InputError, reason
 
 Shape = Literal["squeeze", "crop"]  # how a rectangle becomes a square
+# What an image may be, whatever its file is called. Pillow knows more: some start other programs (EPS: Ghostscript) or are
+# read by hardly anybody's files. The last two need a Pillow that has them.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "AVIF", "HEIF")
 WHITE = (255, 255, 255, 255)
+ORIENTATION = 0x0112  # EXIF's tag
+BAND = 1 << 22  # pixels that are converted at a time, where a conversion takes several times their memory
 
 
 def read_image(source: str | Path | bytes, name: str | None = None) -> Image.Image:
     """The image in a file (or in its bytes) as RGB: turned upright, the first frame, transparency over white."""
     name = name or ("the image" if isinstance(source, bytes) else str(source))
-    content = source if isinstance(source, bytes) else _content(Path(source))
+    content = source if isinstance(source, bytes) else read_file(Path(source))
     if not content:
         raise InputError(f"{name} is empty (0 bytes)")
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        with Image.open(io.BytesIO(content), formats=kinds()) as image:
+            if image.format == "PNG":
+                _compare_checksums(content)
             image.load()
             return to_rgb(image)
     except UnidentifiedImageError:
-        raise InputError(f"{name} is not an image, or of a kind that Pillow cannot read") from None
+        raise InputError(f"{name} is not an image of a kind that is read here ({', '.join(kinds())})") from None
     except Image.DecompressionBombError:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise InputError(f"{name} has more than {limit / 1e6:.0f} million pixels: make it smaller") from None
     # Pillow's decoders raise nearly anything (OSError, SyntaxError, ValueError, struct.error, ...) on damaged data.
     except Exception as error:
-        what = "is truncated" if "truncated" in str(error).lower() else f"is corrupt ({_line(error)})"
+        what = "is truncated" if "truncated" in str(error).lower() else f"is corrupt ({reason(error)})"
         raise InputError(f"{name} {what}") from None
 
 
+def short_side(path: Path) -> int:
+    """The image's; only its head is read."""
+    with open_file(path) as file, Image.open(file, formats=kinds()) as image:
+        return min(image.size)
+
+
+def kinds() -> list[str]:
+    """Of FORMATS, those that this Pillow reads."""
+    Image.init()
+    return [kind for kind in FORMATS if kind in Image.OPEN]
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode of Pillow -> RGB, turned as its EXIF data say, transparency over white."""
-    kind = image.format
-    image = _upright(image)
-    if image.mode.startswith(("I", "F")):
-        return Image.fromarray(_eight_bits(np.asarray(image), sixteen=kind == "PPM")).convert("RGB")
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, WHITE), image).convert("RGB")
-    return image.convert("RGB")
+    """Any mode of Pillow -> RGB, turned as its EXIF data say, transparency over white. Never more than two copies at a time."""
+    upright = _upright(image)
+    if upright.mode.startswith(("I", "F")):
+        return _eight_bits(upright, sixteen=image.format == "PPM")
+    if upright.has_transparency_data:
+        return _over_white(upright)
+    return upright if upright is not image and upright.mode == "RGB" else upright.convert("RGB")
 
 
 def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
@@ -69,42 +90,64 @@ def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
     return np.array(image)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})") from None
+def _compare_checksums(png: bytes) -> None:
+    """Of every chunk up to the last: Pillow leaves out those of the pixels, and shows others instead."""
+    at, kind = 8, b""
+    while kind != b"IEND" and at + 12 <= len(png):  # where it is cut, Pillow says so
+        size, kind = struct.unpack_from(">I4s", png, at)
+        end = at + 8 + size
+        if end + 4 <= len(png) and zlib.crc32(memoryview(png)[at + 4 : end]) != struct.unpack_from(">I", png, end)[0]:
+            raise ValueError(f"the checksum of its {kind.decode('latin1')} does not hold")
+        at = end + 4
 
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
-        return ImageOps.exif_transpose(image)
+        return image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
     except Exception:  # damaged EXIF data: viewers ignore them and show the picture, so do we
         return image
 
 
-def _eight_bits(values: np.ndarray, *, sixteen: bool) -> Pixels:
-    """Grey of more than 8 bits -> uint8: by the full range of its kind where that is clear, else from darkest to brightest.
+def _over_white(image: Image.Image) -> Image.Image:
+    flat = Image.new("RGB", image.size)
+    for top, band in _bands(image):
+        band = band.convert("RGBA")
+        flat.paste(Image.alpha_composite(Image.new("RGBA", band.size, WHITE), band).convert("RGB"), (0, top))
+    return flat
 
-    values: (h, w) uint16, int32 or float32. `sixteen`: 32-bit integers known to hold 16 (Pillow's reading of PGM).
+
+def _eight_bits(image: Image.Image, *, sixteen: bool) -> Image.Image:
+    """Grey of more than 8 bits -> RGB: by the full range of its kind where that is clear, else from darkest to brightest.
+
+    `sixteen`: 32-bit integers known to hold 16 (Pillow's reading of PGM).
     """
-    grey = values.astype(np.float64)
-    if not np.isfinite(grey).all():
+    low, high = _range(image, sixteen)
+    rgb = Image.new("RGB", image.size)
+    for top, band in _bands(image):
+        scaled = np.rint((np.asarray(band).astype(np.float64) - low) * 255 / max(high - low, 1e-12)).astype(np.uint8)
+        rgb.paste(Image.fromarray(scaled).convert("RGB"), (0, top))
+    return rgb
+
+
+def _range(image: Image.Image, sixteen: bool) -> tuple[float, float]:
+    """The values, of (h, w) uint16, int32 or float32, that become black and white."""
+    found = [(values.dtype, float(values.min()), float(values.max())) for values in (np.asarray(b) for _, b in _bands(image))]
+    kind, low, high = found[0][0], min(each[1] for each in found), max(each[2] for each in found)
+    if not np.isfinite([each[1:] for each in found]).all():  # what is not a number is neither least nor most, but comes out
         raise ValueError("it holds values that are not finite")
-    low, high = grey.min(), grey.max()
-    if values.dtype.itemsize == 2 or sixteen:
-        low, high = 0, 65535
-    elif low >= 0 and values.dtype.kind == "f" and high <= 1:
-        low, high = 0, 1
-    elif low >= 0 and high <= 255:
-        low, high = 0, 255
-    elif low >= 0 and values.dtype.kind != "f" and high <= 65535:
-        low, high = 0, 65535
-    scaled: Pixels = np.rint((grey - low) * 255 / max(high - low, 1e-12)).astype(np.uint8)
-    return scaled
+    if kind.itemsize == 2 or sixteen:
+        return 0, 65535
+    if low >= 0 and kind.kind == "f" and high <= 1:
+        return 0, 1
+    if low >= 0 and high <= 255:
+        return 0, 255
+    if low >= 0 and kind.kind != "f" and high <= 65535:
+        return 0, 65535
+    return low, high
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """The image in pieces of its full width, from the top, each with its place."""
+    rows = max(1, BAND // image.width)
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))

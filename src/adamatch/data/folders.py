@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from PIL import Image
 
-from adamatch.data.decode import Shape, read_image, square
+from adamatch.data.decode import Shape, read_image, short_side, square
 from adamatch.data.listing import Listing, is_list, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
@@ -115,8 +114,8 @@ def median_side(path: str | Path, sample: int = 200) -> int:
         paths = [path] if path.is_file() else list_images(path, labelled=False)[0]
     sides = []
     for chosen in random.Random(0).sample(paths, min(sample, len(paths))):
-        with suppress(Exception), Image.open(chosen) as image:  # damaged ones are reported when they are decoded
-            sides.append(min(image.size))
+        with suppress(Exception):  # damaged ones are reported when they are decoded
+            sides.append(short_side(chosen))
     if not sides:
         raise InputError(f"{path} holds no image that can be read (for example {paths[0]})")
     return int(statistics.median(sides))
@@ -216,7 +215,8 @@ def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], si
     """Changes when a file, a label, the size or the shape does."""
     digest = hashlib.sha256(repr((size, tuple(names), origin)).encode())
     for path in paths:
-        status = path.stat()
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        status = path.stat() if path.exists() else None  # a list may name what is gone
+        facts = (str(path), status and (status.st_size, status.st_mtime_ns))
+        digest.update(f"{facts}\n".encode())
     digest.update(b"" if labels is None else labels.tobytes())
     return digest.hexdigest()

@@ -1,12 +1,15 @@
 """Which images a folder or a CSV file names, and of which class they are."""
 
 import csv
+import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from PIL import Image
 
+from adamatch.data.decode import kinds
+from adamatch.data.files import read_file
 from adamatch.data.memory import translate
 from adamatch.data.store import Labels
 from adamatch.errors import InputError
@@ -31,7 +34,7 @@ def list_images(folder: str | Path, *, labelled: bool | None = None, classes: Se
     if labelled is False:
         return _some(list(_below(folder)), folder), None, tuple(classes or ())
     found = {sub.name: list(_below(sub)) for sub in sorted(folder.iterdir()) if sub.is_dir() and not sub.name.startswith(".")}
-    here = [path for path in sorted(folder.iterdir()) if path.is_file() and _may_be_image(path.name)]
+    here = [path for path in sorted(folder.iterdir()) if not path.is_dir() and _may_be_image(path.name)]
     if not any(found.values()):
         if labelled and here:
             raise InputError(f"{folder} has images but no labels: put them into one folder per class ({folder}/NAME/...)")
@@ -58,16 +61,13 @@ def list_csv(
     """
     file = Path(file)
     try:
-        with file.open(newline="", encoding="utf-8-sig") as text:
-            reader = csv.reader(text, skipinitialspace=True)
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)]
-    except FileNotFoundError:
-        raise InputError(f"{file} does not exist") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader(io.StringIO(read_file(file).decode("utf-8-sig"), newline=""), skipinitialspace=True)
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)]
+    except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} cannot be read as CSV in UTF-8 ({error})") from None
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     at_path, at_label = 0, 1
-    if any(name in PATH_HEADERS for name in header) and not (file.parent / rows[0][1][0]).is_file():
+    if any(name in PATH_HEADERS for name in header) and not os.path.isfile(file.parent / rows[0][1][0]):
         at_path = next(i for i, name in enumerate(header) if name in PATH_HEADERS)
         at_label = next((i for i, name in enumerate(header) if name in LABEL_HEADERS), len(header))
         rows = rows[1:]
@@ -75,9 +75,10 @@ def list_csv(
     pairs: list[tuple[Path, str]] = []
     for line, row in rows:
         path = file.parent / row[at_path] if len(row) > at_path else file.parent
-        if not path.is_file() and not missing:
+        if not os.path.isfile(path) and not missing:  # pathlib's raises where a name is too long
             hint = f" (a header? its columns are {FORM})" if line == 1 else f" (paths are relative to {file.parent})"
-            raise InputError(f"{file}, line {line}: {path} does not exist{hint}")
+            what = "is not a regular file" if os.path.exists(path) else "does not exist"
+            raise InputError(f"{file}, line {line}: {path} {what}{hint}")
         label = row[at_label] if has_labels and len(row) > at_label else ""
         if has_labels and not label:
             raise InputError(f"{file}, line {line}: the label is missing (give all images one, or none)")
@@ -124,4 +125,4 @@ def _may_be_image(name: str) -> bool:
 
 
 def _extensions() -> set[str]:
-    return {extension for extension, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    return {extension for extension, kind in Image.registered_extensions().items() if kind in kinds()}

@@ -13,6 +13,7 @@ from adamatch.data.decode import Shape
 from adamatch.data.folders import read
 from adamatch.data.store import Labels, Store
 from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
+from adamatch.errors import shown
 
 HELD_OUT = 0.1  # of the labelled source images, to estimate accuracy on the source
 LOOKED_AT = 10_000  # images by which data are recognised when a run is resumed
@@ -30,7 +31,7 @@ class OwnData:
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
         console = Console(stderr=True)
         with Bar(console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
-            task = bar.add_task(escape(f"reading {name_of(images)}"), total=None)
+            task = bar.add_task(escape(shown(f"reading {name_of(images)}")), total=None)
             store = read(
                 images,
                 size=self.size,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from adamatch.errors import InputError
@@ -15,7 +14,7 @@ from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
 from adamatch.sets.benchmarks import BENCHMARKS
-from adamatch.terminal import print_table
+from adamatch.terminal import print_table, say
 from adamatch.train.run import Run, recipe
 
 app = typer.Typer(
@@ -37,7 +36,6 @@ A grid of your own is a Python function that yields runs: in `mine.py`, `from ad
 `adamatch grid run mine:seeds`""",
 )
 CLUSTERS = "With --engine ray or slurm"
-console = Console(highlight=False, soft_wrap=True, markup=False)
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
 Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
@@ -68,7 +66,7 @@ def plan(
     if not brief:
         for run in runs:
             done = "  done" if folders.done(run) else ""
-            typer.echo(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
+            say(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
     table = Table("benchmark", "task", box=SIMPLE_HEAD)
     for column in ("runs", "steps", "GPU-hours"):
         table.add_column(column, justify="right")
@@ -79,17 +77,17 @@ def plan(
     table.add_row("all", "", *_sums(list(estimates.values())))
     print_table(table)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
-    console.print(
+    say(
         f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {sum(left) / 3600:,.1f} GPU-hours, "
         f"{_time(sum(left))} one after the other"
     )
     if left:
-        console.print(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
+        say(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
     for line in cost.step_times(runs, estimates):
-        console.print(line)
+        say(line)
     for basis, count in Counter(each.basis for each in estimates.values()).most_common():
-        console.print(f"step times of {count:,} runs {basis}")
-    console.print("training alone: evaluations and start-up come on top")
+        say(f"step times of {count:,} runs {basis}")
+    say("training alone: evaluations and start-up come on top")
 
 
 @app.command()
@@ -159,7 +157,7 @@ def run(
             options=_pairs(sbatch or []),
         ),
     )
-    console.print(", ".join(f"{count} {state}" for state, count in counts.items()))
+    say(", ".join(f"{count} {state}" for state, count in counts.items()))
     _print_failures(runs, folders)
     if counts["failed"]:
         raise typer.Exit(1)
@@ -187,7 +185,7 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
     print_table(table)
     for each in runs:
         if states[each.id] == "running" and (who := lease.holder(folders.of(each))):
-            console.print(f"running {each.name}: process {who['pid']} on {who['machine'].split()[0]}")
+            say(f"running {each.name}: process {who['pid']} on {who['machine'].split()[0]}")
     _print_failures(runs, folders)
 
 
@@ -233,9 +231,9 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 def _print_failures(runs: list[Run], folders: Folders) -> None:
     failed = [each for each in runs if folders.state(each) == "failed"]
     for each in failed:
-        console.print(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
+        say(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
     if failed:
-        console.print("failed runs are left alone until --retry: remove the cause, and give the same line with it")
+        say("failed runs are left alone until --retry: remove the cause, and give the same line with it")
 
 
 def _own(run: Run) -> str:

@@ -5,7 +5,8 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adamatch.errors import unknown
+from adamatch.errors import shown, unknown
+from adamatch.terminal import no_formula
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def as_csv(table: Table) -> str:
             if isinstance(cell, Figure):
                 figures = [cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only]
             if cell:
-                writer.writerow([table.title, row[0], column, *figures])
+                line = (table.title, row[0], column, *figures)
+                writer.writerow([no_formula(shown(each)) if isinstance(each, str) else each for each in line])
     return file.getvalue()
 
 
@@ -106,4 +108,4 @@ def render(tables: Sequence[Table], form: str = "md") -> str:
         raise unknown("format", form, FORMATS)
     if form == "csv":
         return ",".join(CSV_COLUMNS) + "\n" + "".join(as_csv(table) for table in tables)
-    return "\n".join(FORMATS[form](table) for table in tables)
+    return "\n".join(shown(line) for table in tables for line in FORMATS[form](table).split("\n"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from adamatch import experiment
-from adamatch.errors import InputError, Interruption
+from adamatch.errors import InputError, Interruption, shown
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
@@ -172,4 +172,4 @@ def _clean_up() -> None:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(shown(line), file=sys.stderr, flush=True)

@@ -1,26 +1,25 @@
 """Starting weights: from a file or from timm, into any network, with a report of what fitted."""
 
-import pickle
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shown
 from adamatch.nets.pretrained import TIMM, Timm, timm_mean, timm_state
 
 Shape = tuple[int, ...]
 FORMS = "a .safetensors file, a file of torch.save(net.state_dict()), or timm:NAME"
 CONTAINERS = ("state_dict", "model_state_dict", "model", "net")  # where training programs put the state dict in their files
+LONGEST = 200  # characters of a name that is told
 WRAPPERS = ("module.", "_orig_mod.", "model.", "net.", "backbone.")  # what wrappers put before every name
 RENAMED = (  # torchvision's names of a residual network's parts, and what ResNetV2 (as timm) calls them
     (re.compile(r"^conv1\."), lambda _: "stem.conv."),
-    (re.compile(r"^layer(\d+)\."), lambda found: f"stages.{int(found[1]) - 1}.blocks."),
+    (re.compile(r"^layer(\d{1,3})\."), lambda found: f"stages.{int(found[1]) - 1}.blocks."),
     (re.compile(r"\.bn(\d)\."), lambda found: f".norm{found[1]}."),
     (re.compile(r"\.(?:downsample|shortcut)\.0\."), lambda _: ".downsample.conv."),
     (re.compile(r"^(?:head\.fc|fc|classifier|linear)\."), lambda _: "head."),
@@ -47,7 +46,9 @@ class Report:
 
     def __str__(self) -> str:
         renamed = sum(here != there for here, there in self.loaded.items())
-        lines = [f"weights of {self.where}: {len(self.loaded)} tensors loaded, {self.share:.1%} of the network's parameters"]
+        lines = [
+            f"weights of {shown(self.where)}: {len(self.loaded)} tensors loaded, {self.share:.1%} of the network's parameters"
+        ]
         lines += [f"  {renamed} of them have another name there"] if renamed else []
         lines.append(f"  head: {self.head}")
         shapes = [f"{name} ({_text(here)} here, {_text(there)} there)" for name, (here, there) in self.misfits.items()]
@@ -103,12 +104,12 @@ def read_weights(where: str) -> dict[str, Tensor]:
         raise InputError(f"{where} is no file of weights: give {FORMS}")
     try:
         state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError):
+        for name in CONTAINERS:
+            if isinstance(state, Mapping) and isinstance(state.get(name), Mapping):
+                state = state[name]
+        tensors = _floating(state) if isinstance(state, Mapping) else {}
+    except Exception:  # on damaged files the libraries raise almost anything, and at length
         raise InputError(f"{where} cannot be read as weights: give {FORMS}") from None
-    for name in CONTAINERS:
-        if isinstance(state, Mapping) and isinstance(state.get(name), Mapping):
-            state = state[name]
-    tensors = _floating(state) if isinstance(state, Mapping) else {}
     if not tensors:
         raise InputError(f"{where} holds no named tensors: give {FORMS}")
     return tensors
@@ -124,11 +125,15 @@ def _pixels(net: nn.Module, where: str) -> list[str]:
 
 def _floating(state: Mapping[str, object]) -> dict[str, Tensor]:
     """Without counters; a classifier written as a 1x1 convolution, as timm's ResNetV2 has it, becomes a matrix."""
-    tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor) and value.is_floating_point()}
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor) and _is_plain(value)}
     for name in ("head.fc.weight", "fc.weight"):
         if name in tensors and tensors[name].shape[2:] == (1, 1):
             tensors[name] = tensors[name].flatten(1)
     return tensors
+
+
+def _is_plain(value: Tensor) -> bool:
+    return value.is_floating_point() and value.layout == torch.strided and not value.is_meta
 
 
 def _head(tensors: Mapping[str, Tensor]) -> list[str]:
@@ -217,4 +222,6 @@ def _text(shape: Shape) -> str:
 
 
 def _some(names: list[str] | tuple[str, ...], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(shown(name)[:LONGEST] for name in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from adamatch.errors import shown
 from adamatch.evaluate import Score
 from adamatch.judge.estimate import lines
 from adamatch.model import Model, Predictions
-from adamatch.terminal import print_table
+from adamatch.terminal import print_table, say
 
 
 def result(found: Mapping[str, Any], folder: Path) -> None:
@@ -20,29 +20,29 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found.get(key) is not None:
             count = min(found["median_of"], len(found["evaluations"]))
-            _say(f"{name} accuracy {found[key]:.2f} % (median of the last {count} evaluations)")
-    _say(f"{found.get('seconds', 0):.0f} s of training; the model is in {folder}")
+            say(f"{name} accuracy {found[key]:.2f} % (median of the last {count} evaluations)")
+    say(f"{found.get('seconds', 0):.0f} s of training; the model is in {folder}")
 
 
 def estimate(model: Model, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     for line in lines(model.history["estimate"], task=model.history["run"]["task"], classes=len(model.classes)):
-        _say(line)
-    _say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
+        say(line)
+    say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
     page(folder / "report.html")
 
 
 def page(path: Path) -> None:
     """Where it is, if it is there."""
     if path.exists():
-        _say(f"to look at: {path}")
+        say(f"to look at: {path}")
 
 
 def predictions(found: Predictions) -> None:
     table = Table("image", "class", box=SIMPLE_HEAD)
     table.add_column("probability", justify="right")
     for path, label, row in zip(found.paths, found.labels, found.probabilities, strict=True):
-        table.add_row(Text(path), Text(label), f"{row.max():.1%}")
+        table.add_row(Text(shown(path)), Text(shown(label)), f"{row.max():.1%}")
     print_table(table)
 
 
@@ -55,10 +55,6 @@ def score(found: Score) -> None:
         wrong = found.confusion[number].copy()
         wrong[number] = 0
         other = f"{found.classes[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
-        table.add_row(Text(name), str(count), f"{accuracy:.1f} %" if count else "-", Text(other))
+        table.add_row(Text(shown(name)), str(count), f"{accuracy:.1f} %" if count else "-", Text(shown(other)))
     print_table(table)
-    _say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
-
-
-def _say(line: str) -> None:
-    Console(highlight=False).print(line, markup=False, soft_wrap=True)
+    say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")

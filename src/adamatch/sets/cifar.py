@@ -3,14 +3,16 @@
 import io
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adamatch.data.store import Labels, Pixels
 from adamatch.errors import InputError
 from adamatch.sets import matfile
 from adamatch.sets.archive import members
-from adamatch.sets.numeric import unpickle
+from adamatch.sets.pickles import unpickle
 from adamatch.sets.source import Found, Split, Splits, check_labels, from_arrays
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -53,7 +55,7 @@ def _split(place: Path, domain: str, split: str) -> Split:
             data, labels = matfile.load(io.BytesIO(member.read()), ("data", key), member.where)
         else:
             batch = unpickle(member.read(), member.where)
-            data, labels = np.asarray(batch.get(b"data")), np.asarray(batch.get(key.encode()))
+            data, labels = _array(batch.get(b"data")), _array(batch.get(key.encode()))
         if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072 or labels.size != len(data):
             raise InputError(f"{member.where} does not hold data (n, 3072) of bytes and {key} (n,): fetch it again")
         parts[stem] = data, check_labels(labels, len(classes), member.where)
@@ -63,3 +65,11 @@ def _split(place: Path, domain: str, split: str) -> Split:
     images = np.concatenate([parts[stem][0] for stem in PARTS[domain][split]])
     labels = np.concatenate([parts[stem][1] for stem in PARTS[domain][split]])
     return from_arrays(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels, classes, (place,))
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """An array, or a list of small numbers as one; anything else comes out empty, and so fits nothing."""
+    if isinstance(value, np.ndarray):
+        return value
+    numbers = isinstance(value, list) and all(type(each) is int and 0 <= each < 256 for each in value)
+    return np.array(value if numbers else [], np.int64)

@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -20,9 +18,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from adamatch.data.store import Store
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shown, unknown
 from adamatch.sets import catalog, digits
 from adamatch.sets.catalog import default_root
 from adamatch.sets.download import fetch
@@ -32,6 +31,7 @@ from adamatch.sets.source import Found, Split
 from adamatch.sets.synthetic import mnistm_generated, synthetic_drawn
 from adamatch.sets.verify import picture, stores
 from adamatch.sets.verify import verify as check
+from adamatch.terminal import console as plain_console
 from adamatch.terminal import print_table
 
 app = typer.Typer(
@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the originals cannot be had.")
 app.add_typer(generate, name="generate")
-console = Console(highlight=False, soft_wrap=True)
+console = plain_console()
 
 Root = Annotated[Path | None, typer.Option("--data", help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
@@ -57,7 +57,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes (default: on
 def list_sets(data: Root = None) -> None:
     """Sets and domains: images, size of the download, licence, and what is already here."""
     root = data or default_root()
-    table = Table(box=SIMPLE_HEAD, title=f"prepared sets lie in {root}", title_justify="left")
+    table = Table(box=SIMPLE_HEAD, title=shown(f"prepared sets lie in {root}"), title_justify="left")
     for column in ("set", "domain", "images", "download", "licence", "here"):
         table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
     for name, data_set in catalog.SETS.items():
@@ -68,7 +68,7 @@ def list_sets(data: Root = None) -> None:
             counts = " + ".join(f"{count if isinstance(count, int) else sum(count):,}" for count in entry.counts.values())
             table.add_row(name, domain, counts, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
         for domain, paths in here.items():
-            table.add_row(name, domain, "", "", "made here", _on_disk(paths))
+            table.add_row(name, shown(domain), "", "", "made here", _on_disk(paths))
     print_table(table)
     console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
 
@@ -101,12 +101,12 @@ def download(
                     progress.update(task, completed=done, total=total)
             except InputError as error:
                 failed.append(error)
-                console.print(f"[red]missing[/red] {escape(str(error))}")
+                _say(str(error), "missing", "red")
             else:
                 known = "checksum holds" if file.sha256 or file.md5 else "no checksum is published"
-                console.print(escape(f"{folder / file.name}: {known}"))
+                _say(f"{folder / file.name}: {known}")
     if len(failed) < len(wanted):
-        console.print(escape(f"next: adamatch data prepare {name} --from {folder}{_given(data)}"))
+        _say(f"next: adamatch data prepare {name} --from {folder}{_given(data)}")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} files of {name} could not be fetched; the last: {failed[-1]}")
 
@@ -127,9 +127,9 @@ def prepare(
     """
     jobs, missing = plan(name, source, data or default_root(), domain, size)
     for line in missing:
-        console.print(f"[yellow]missing[/yellow] {escape(line)}")
+        _say(line, "missing", "yellow")
     _run(jobs, workers, skip_bad)
-    console.print(escape(f"next: adamatch data verify {name}{_given(data)}"))
+    _say(f"next: adamatch data verify {name}{_given(data)}")
 
 
 @app.command()
@@ -151,13 +151,12 @@ def verify(
     for each in names:
         for finding in check(root, each):
             errors += finding.level == "error"
-            text = escape(f"{finding.store}: {finding.text}")
-            console.print(f"[{colours[finding.level]}]{finding.level:5}[/] {text}")
+            _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
         for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
             sheet = path.parent / f"samples-{path.name}.png"
             with contextlib.suppress(InputError):  # a damaged store: told above
                 picture(Store.open(path)).save(sheet)
-                console.print(escape(f"look  {sheet}"))
+                _say(f"look  {sheet}")
     if errors:
         raise typer.Exit(1)
 
@@ -224,7 +223,11 @@ def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
             for done, total in store_split(job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad):
                 progress.update(task, completed=done, total=total)
             kept = " (already there: left as it is; remove it to make another)" if there else ""
-            console.print(escape(f"{job.path}: {done:,} images{kept}"))
+            _say(f"{job.path}: {done:,} images{kept}")
+
+
+def _say(line: str, level: str = "", colour: str = "") -> None:
+    console.print(Text.assemble((level, colour), " " * bool(level), shown(line)))
 
 
 def _given(data: Path | None) -> str:
@@ -242,4 +245,4 @@ def _on_disk(paths: list[Path]) -> str:
     if not paths:
         return "-"
     total = sum(file.stat().st_size for path in paths for file in path.iterdir())
-    return f"{' '.join(sorted(path.name for path in paths))} ({total / 1e6:,.0f} MB)"
+    return shown(f"{' '.join(sorted(path.name for path in paths))} ({total / 1e6:,.0f} MB)")

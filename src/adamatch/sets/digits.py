@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch.data.files import open_file
 from adamatch.data.store import Labels
 from adamatch.errors import InputError, unknown
 from adamatch.sets import matfile, numeric
@@ -43,8 +44,14 @@ def mnist(found: Found) -> Splits:
 
 
 def _mnist(images: Path, labels: Path) -> Split:
-    pixels = np.pad(numeric.idx(images, 3), ((0, 0), (2, 2), (2, 2)))
+    pixels = np.pad(_of_mnist(numeric.idx(images, 3), images), ((0, 0), (2, 2), (2, 2)))
     return from_arrays(pixels, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
+
+
+def _of_mnist(images: NDArray[np.uint8], path: Path) -> NDArray[np.uint8]:
+    if images.shape[1:3] != (28, 28):
+        raise InputError(f"{path} has images of {images.shape[1:3]}, and MNIST's are of (28, 28): fetch it again")
+    return images
 
 
 def usps(found: Found) -> Splits:
@@ -70,6 +77,8 @@ def _usps_table(path: Path) -> Split:
 
 def _grey(values: NDArray[np.float64], labels: Labels, path: Path) -> Split:
     """values: (n, 256), 0 to 1."""
+    if not values.size:
+        raise InputError(f"{path} holds no images: fetch it again")
     if not (values.min() >= -1e-6 and values.max() <= 1 + 1e-6):
         raise InputError(f"{path} has values from {values.min():g} to {values.max():g}, out of their range: fetch it again")
     pixels = np.rint(values.clip(0, 1) * 255).astype(np.uint8).reshape(-1, 16, 16)
@@ -118,7 +127,7 @@ def synthetic_digits(found: Found) -> Splits:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
+    return open_file(path, None)
 
 
 def _mat(path: Path, start: Callable[[], AbstractContextManager[IO[bytes]]]) -> Split:
@@ -142,7 +151,7 @@ def _mat(path: Path, start: Callable[[], AbstractContextManager[IO[bytes]]]) -> 
                 for i in np.flatnonzero(wanted[first : first + n]):
                     yield first + int(i), block[i]
 
-    return Split(count, check_labels(labels.astype(np.int64) % 10, 10, str(path)), CLASSES, each, (path,))
+    return Split(count, check_labels(labels, 11, str(path)) % 10, CLASSES, each, (path,))
 
 
 def _plain_arrays(found: Found, domain: str) -> Splits:
@@ -157,7 +166,8 @@ def _plain_arrays(found: Found, domain: str) -> Splits:
 
 def _npz(path: Path, pad: int) -> Split:
     images, labels = numeric.npz(path, "images", "labels")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)):
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)) or not images.size:
         raise InputError(f"{path}: images is {images.shape} of {images.dtype}, not (n, h, w) or (n, h, w, 3) of uint8")
+    images = _of_mnist(images, path) if pad else images
     pixels = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0))[: images.ndim]).astype(np.uint8)
     return from_arrays(pixels, check_labels(labels, 10, str(path)), CLASSES, (path,))

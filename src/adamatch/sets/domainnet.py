@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from adamatch.data.files import read_file
 from adamatch.errors import InputError
 from adamatch.sets.source import Found, Split, Splits, check_labels, from_names, parse_list
 
@@ -19,7 +20,7 @@ def read(found: Found, domain: str) -> Splits:
 
 
 def _split(found: Found, domain: str, archive: Path | None, listing: Path) -> Split:
-    names, numbers = parse_list(listing.read_text(), str(listing))
+    names, numbers = parse_list(read_file(listing), str(listing))
     if not names:
         raise InputError(f"{listing} is empty: fetch it again")
     place = archive or next((f.parent for f in found.folders.get(domain, []) if (f.parent / names[0]).is_file()), None)
@@ -35,7 +36,7 @@ def class_names(found: Found) -> tuple[str, ...]:
     seen: dict[int, str] = {}
     for name in (f"{domain}_{split}.txt" for domain in DOMAINS for split in ("train", "test")):
         if listing := found.file(name):
-            for image, label in zip(*parse_list(listing.read_text(), str(listing)), strict=True):
+            for image, label in zip(*parse_list(read_file(listing), str(listing)), strict=True):
                 folder = image.split("/")[-2] if "/" in image else ""
                 if seen.setdefault(label, folder) != folder:
                     raise InputError(

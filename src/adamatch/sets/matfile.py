@@ -22,7 +22,8 @@ NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13:
 OTHERS = {1: "cell array", 2: "struct", 3: "object", 4: "text", 5: "sparse array", 16: "function", 17: "object"}
 COMPLEX = 0x08
 BLOCK = 1 << 20
-AT_ONCE = 1 << 30  # bytes that are taken at a time
+AT_ONCE = 1 << 28  # bytes that are taken at a time
+DIMENSIONS = 8
 
 
 class Stream(Protocol):
@@ -45,9 +46,11 @@ class Variable:
         """The next `count` numbers."""
         if not self._stored:
             raise InputError(f"{self.where}: {self.name} is a {self.kind} and not an array of numbers, so it is not read")
-        size = count * np.dtype(self._stored).itemsize
-        if size > AT_ONCE:
-            raise InputError(f"{self.where}: {self.name} would take {size / 1e9:.0f} GB of memory, so it is not read")
+        size, taken = (count * np.dtype(kind).itemsize for kind in (self._stored, self.kind))
+        if max(size, taken) > AT_ONCE:
+            raise InputError(
+                f"{self.where}: {self.name} would take {max(size, taken) >> 20:,} MiB of memory, so it is not read"
+            )
         raw = np.frombuffer(_read(self._stream, size, self.where), self._stored)
         self._taken += count
         if self._taken == prod(self.shape) and isinstance(self._stream, _Inflated):
@@ -133,8 +136,8 @@ def _matrix(stream: Stream, order: str, where: str) -> Variable:
     if stored not in STORED:
         raise InputError(f"{where}: {name} is stored as type {stored}, which no number has: fetch it again")
     dtype = np.dtype(order + STORED[stored])
-    if min(shape, default=0) < 0 or size != prod(shape) * dtype.itemsize:
-        raise InputError(f"{where}: {name} says it has the shape {shape} and {size} bytes: fetch it again")
+    if len(shape) > DIMENSIONS or min(shape, default=0) < 0 or size != prod(shape) * dtype.itemsize:
+        raise InputError(f"{where}: {name} says it has the shape {shape[:DIMENSIONS]} and {size} bytes: fetch it again")
     return Variable(name, shape, NUMBERS[number], where, stream, dtype.str)
 
 

@@ -8,6 +8,7 @@ of each class, always the same (`source.fixed_split`), is the test set.
 from functools import partial
 from pathlib import Path
 
+from adamatch.data.files import read_file
 from adamatch.errors import InputError
 from adamatch.sets.office31 import class_folders
 from adamatch.sets.source import Found, Split, Splits, by_class, fixed_split, parse_list
@@ -35,7 +36,7 @@ def _split(place: Path, domain: str, split: str, listing: Path | None) -> Split:
     if listing is None:
         return class_folders(place, images, CLASSES, fixed_split(images, f"pacs/{domain}")[split])
     member = {"/".join(name.split("/")[-3:]): name for names in images.values() for name in names}
-    names, _ = parse_list(listing.read_text(), str(listing))
+    names, _ = parse_list(read_file(listing), str(listing))
     for name in names:
         if name not in member:
             raise InputError(f"{listing} names {name}, which {place} does not have: fetch it again")

@@ -17,6 +17,7 @@ from adamatch.sets.archive import Encoded, contents, is_image, members
 # An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or something that makes such pixels.
 Payload = Encoded | Path | Pixels | Callable[[], Pixels]
 Wanted = NDArray[np.bool_]
+DIGITS = 5  # of the number of a class
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,12 @@ class Found:
 
 def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Labels:
     """Labels as int64 (n,), or an error where one names no class."""
-    flat: Labels = np.asarray(labels).reshape(-1).astype(np.int64)
+    given = np.asarray(labels).reshape(-1)
+    if given.dtype.kind not in "biuf" or not np.isfinite(given).all() or (given != np.rint(given)).any():
+        raise InputError(f"{where} has labels that are no numbers of classes: fetch it again")
+    if given.dtype.kind == "f":
+        given = given.clip(-1, classes)  # beyond them a cast is undefined
+    flat: Labels = given.astype(np.int64)
     if flat.size and (flat.min() < 0 or flat.max() >= classes):
         raise InputError(f"{where} has labels {flat.min()} to {flat.max()} for {classes} classes: fetch it again")
     return flat
@@ -99,14 +105,18 @@ def from_names(
     return Split(len(names), labels, classes, each, (archive, *files))
 
 
-def parse_list(text: bytes | str, where: str) -> tuple[list[str], list[int]]:
+def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:
     """Lines of `name label`, as most published sets list their splits."""
     names, labels = [], []
-    for number, line in enumerate((text.decode() if isinstance(text, bytes) else text).splitlines(), 1):
+    try:
+        lines = text.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is no text in UTF-8 ({error}): fetch it again") from None
+    for number, line in enumerate(lines, 1):
         if line.strip():
             name, _, label = line.strip().rpartition(" ")
-            if not name or not label.isdigit():
-                raise InputError(f"{where}, line {number}: {line.strip()!r} is not a name and a label: fetch it again")
+            if not name or not label.isdecimal() or len(label) > DIGITS:
+                raise InputError(f"{where}, line {number}: {line.strip()[:80]!r} is not a name and a label: fetch it again")
             names.append(name.strip())
             labels.append(int(label))
     return names, labels
@@ -136,7 +146,7 @@ def fixed_split(names: Mapping[str, Sequence[str]], salt: str) -> dict[str, list
     parts: dict[str, list[str]] = {"train": [], "test": []}
     for label, images in names.items():
         ordered = sorted(images)
-        hashes = [sha256(f"{salt}/{label}/{i}".encode()).digest() for i in range(len(ordered))]
+        hashes = [sha256(f"{salt}/{label}/{i}".encode(errors="surrogateescape")).digest() for i in range(len(ordered))]
         test = set(sorted(range(len(ordered)), key=hashes.__getitem__)[: round(len(ordered) * 0.2)])
         for i, name in enumerate(ordered):
             parts["test" if i in test else "train"].append(name)

@@ -35,6 +35,8 @@ def _split(place: Path, split: str) -> Split:
         with open_member(place, pixels) as file:
             for i in range(count):
                 data = file.read(BYTES)
+                if len(data) != BYTES:
+                    raise InputError(f"{place}: {pixels} ends too early: fetch it again")
                 if wanted[i]:  # stored by channel, then column, then row
                     yield i, np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0)
 

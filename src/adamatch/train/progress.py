@@ -10,6 +10,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from adamatch import ranks
+from adamatch.errors import shown
 from adamatch.train.run import Recipe
 
 SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
@@ -50,12 +51,16 @@ class Progress:
 
     def say(self, line: str) -> None:
         if not self.quiet:
-            self.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+            self._print(line, "dim")
 
     def warn(self, line: str) -> None:
         """Said even where it is quiet."""
         if not self.mute:
-            self.console.print(f"warning: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+            self._print(f"warning: {line}", "yellow")
+
+    def _print(self, text: str, style: str) -> None:
+        for line in text.split("\n"):
+            self.console.print(shown(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def due(self, done: int) -> bool:
         """Whether a second has passed: metrics are read from the device no more often."""

@@ -1,0 +1,216 @@
+"""Every file of a store and of a run's folder."""
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fuzz import damage
+from fuzz.target import Target
+from sets import formats
+
+from adamatch import nets
+from adamatch.data.store import Store, Writer
+from adamatch.errors import InputError
+from adamatch.grid import cost, figures, lease, render, tables
+from adamatch.grid.state import Folders
+from adamatch.model import Model
+from adamatch.report import show
+from adamatch.train import checkpoint
+from adamatch.train.folder import RunFolder
+from adamatch.train.run import Run
+
+RUN = Run(source="rendered", target="handwritten")
+
+
+def _store(file: str, folder: Path) -> Path:
+    with Writer(folder / "store", count=6, size=8, classes=("a", "b"), info={"origin": "here"}) as writer:
+        writer.images[:], writer.done[:] = formats.random_images(6, 8, 8, 3), 1
+        assert writer.labels is not None
+        writer.labels[:] = formats.random_labels(6, 2)
+    return folder / "store" / file
+
+
+def _read_store(path: Path) -> Any:
+    store = Store.open(path.parent)
+    return np.array(store.images), store.labels, store.classes, dict(store.info)
+
+
+def _writer(folder: Path) -> Writer:
+    return Writer(folder / "store", count=6, size=8, classes=("a", "b"), plan="p")
+
+
+def _begun(file: str, folder: Path) -> Path:
+    """A store whose making was stopped half-way."""
+    writer = _writer(folder)
+    writer.images[:3], writer.done[:3] = formats.random_images(3, 8, 8, 3), 1
+    return writer.partial / file
+
+
+def _go_on(path: Path) -> Any:
+    writer = _writer(path.parent.parent)
+    if writer.labels is not None:
+        writer.labels[:] = 0
+    writer.images[:], writer.done[:] = 0, 1
+    return writer.commit().labels
+
+
+def _run_json(folder: Path) -> Path:
+    with RunFolder(folder).claim(RUN):
+        RunFolder(folder).append({"step": 1})
+    return folder / "run.json"
+
+
+def _claim(path: Path) -> Any:
+    with RunFolder(path.parent).claim(RUN):
+        return "claimed"
+
+
+def _metrics(folder: Path) -> Path:
+    for step in range(1, 9):
+        RunFolder(folder).append({"step": step, "loss_source": 1 / step, "target": 50.0, "note": "x"})
+    return folder / "metrics.jsonl"
+
+
+def _rewind(path: Path) -> Any:
+    RunFolder(path.parent).rewind(5)
+    return path.read_bytes()
+
+
+def _facts() -> dict[str, Any]:
+    """As a finished run writes them."""
+    evaluations = [{"step": step, "target": 50.0 + step, "source": 90.0} for step in range(1, 12)]
+    accuracies = {"accuracy": 56.5, "source_accuracy": 90.0, "last": 61.0, "best_ORACLE": 61.0, "evaluations": evaluations}
+    times = {"seconds": 12.5, "wall_seconds": 13.0, "machine": "cpu", "at_a_time": 1, "ranks": 1, "median_of": 10}
+    return {
+        "id": RUN.id,
+        "run": asdict(RUN),
+        **accuracies,
+        **times,
+        "versions": {"torch": "2"},
+        "date": "2026-01-01T00:00:00+00:00",
+    }
+
+
+def _result(folder: Path) -> Path:
+    RunFolder(folder).finish(_facts())
+    return folder / "result.json"
+
+
+def _read_result(path: Path) -> Any:
+    result = RunFolder(path.parent).result()
+    assert result is not None
+    show.result(result, path.parent)
+    return result
+
+
+def _kept(folder: Path) -> Path:
+    (folder / "kept.json").write_text(json.dumps(_facts()))
+    return folder / "kept.json"
+
+
+def _table(path: Path) -> Any:
+    results = figures.read(path.parent)
+    rates = cost.Rates(cost.measurements(path.parent))
+    return [render.render(tables.tables(results, True), form) for form in render.FORMATS], rates.estimate(RUN)
+
+
+def _steps(folder: Path) -> Path:
+    rows = [{"method": "adamatch", "network": "wrn-tiny", "size": 8, "batch": 32, "uratio": 3, "strong": "cutout", "ms": 5.0}]
+    (folder / "step.json").write_text(json.dumps({"machine": "cpu", "rows": rows}))
+    return folder / "step.json"
+
+
+def _estimate(path: Path) -> Any:
+    return cost.Rates(cost.measurements(path.parent)).estimate(RUN)
+
+
+@functools.cache
+def _model() -> Model:
+    torch.manual_seed(0)
+    return Model(
+        nets.build("wrn-tiny", 3).eval(), ("a", "b", "c"), 8, "wrn-tiny", history={"accuracy": 50.0, "run": asdict(RUN)}
+    )
+
+
+def _saved(file: str, folder: Path) -> Path:
+    return _model().save(folder) / file
+
+
+def _load(path: Path) -> Any:
+    model = Model.load(path.parent, device="cpu")
+    found = model.predict(formats.random_images(2, 8, 8, 3))
+    return found.probabilities, found.labels, model.size, model.history
+
+
+def _checkpoint(file: str, folder: Path) -> Path:
+    for step in (5, 10):
+        checkpoint.save(folder, step, {"w": torch.arange(40.0) + step}, {"seconds": 1.0, "generator": [1, 2]})
+    return folder / file
+
+
+def _newest(path: Path) -> Any:
+    def say(line: str) -> None:
+        raise InputError(line)  # said, and so not silent
+
+    found = checkpoint.load(path.parent, say)
+    assert found is not None
+    return found
+
+
+def _lease(folder: Path) -> Path:
+    facts = {"machine": "elsewhere 1", "pid": 1, "token": "x", "locked": True}
+    (folder / "lease-1").write_text(json.dumps(facts))
+    return folder / "lease-1"
+
+
+def _hold(path: Path) -> Any:
+    folders = Folders(path.parent.parent)
+    list(map(str, lease.holders(path.parent)))
+    if who := lease.holder(path.parent):
+        str(who.get("pid"))
+    with lease.Lease(path.parent).hold() as held:
+        return held, folders.out.name and None
+
+
+def _error(folder: Path) -> Path:
+    folders = Folders(folder)
+    folders.record(RUN, "ValueError: x", "trace")
+    return folders.of(RUN) / "error.json"
+
+
+def _state(path: Path) -> Any:
+    folders = Folders(path.parent.parent)
+    error = folders.error(RUN)
+    return folders.state(RUN), f"{error.get('error')}"
+
+
+def _bound(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    return functools.partial(function, *given)
+
+
+JSON = (damage.jsons, damage.jsons)
+TARGETS: dict[str, Target] = {
+    "store.json": Target(_bound(_store, "store.json"), _read_store, inside=JSON),
+    "store's images": Target(_bound(_store, "images.npy"), _read_store, inside=(damage.text,)),
+    "store's labels": Target(_bound(_store, "labels.npy"), _read_store, True, inside=(damage.text,)),
+    **{
+        f"begun store's {file}": Target(_bound(_begun, file), _go_on)
+        for file in ("plan.json", "images.npy", "labels.npy", "done.npy")
+    },
+    "run.json": Target(_run_json, _claim, inside=JSON),
+    "metrics.jsonl": Target(_metrics, _rewind, inside=(damage.lines, damage.lines)),
+    "result.json": Target(_result, _read_result, True, JSON),
+    "kept result": Target(_kept, _table, inside=JSON),
+    "step times": Target(_steps, _estimate, inside=JSON),
+    "model.json": Target(_bound(_saved, "model.json"), _load, True, JSON),
+    "model.safetensors": Target(_bound(_saved, "model.safetensors"), _load, True, (damage.safetensors,)),
+    "checkpoint.json": Target(_bound(_checkpoint, "step-000000010.json"), _newest, True, JSON),
+    "checkpoint.safetensors": Target(_bound(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)),
+    "lease": Target(_lease, _hold, inside=JSON),
+    "error.json": Target(_error, _state, inside=JSON),
+}

@@ -1,0 +1,132 @@
+"""What people read: names of files and classes come from anywhere, and a terminal, a table or a spreadsheet only shows them."""
+
+import csv
+import io
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Table
+
+from adamatch import terminal
+from adamatch.errors import InputError, reason, shown, unknown
+from adamatch.evaluate import Score
+from adamatch.grid.render import Table as GridTable
+from adamatch.grid.render import render
+from adamatch.model import Predictions, csv_rows, left_out
+from adamatch.report import show
+from adamatch.terminal import no_formula
+from adamatch.train.progress import Progress
+from adamatch.train.run import recipe
+
+CLEAR = "\x1b[2J\x1b]0;title\x07"
+MARKUP = "[/bold] :smile: [red]x"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_shown"),
+    [
+        ("cat.png", "cat.png"),
+        ("Gürteltier 穿山甲 \u3000.png", "Gürteltier 穿山甲 \u3000.png"),
+        ("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f468\u200d\U0001f469\u200d\U0001f467"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\nb\tc\r", r"a\nb\tc\r"),
+        ("\x7f\x9b2J", r"\x7f\x9b2J"),
+        ("gnp.\u202etac", r"gnp.\u202etac"),
+        ("\u2028line", r"\u2028line"),
+        ("caf\udce9", r"caf\xe9"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_a_terminal_may_have(name: str, is_shown: str) -> None:
+    assert shown(name) == is_shown
+    assert shown(is_shown) == is_shown
+    assert str(InputError(f"{name} is bad")) == f"{is_shown} is bad"
+
+
+@given(st.text(st.characters(), max_size=30))
+def test_no_text_breaks_a_line_or_moves_a_cursor(text: str) -> None:
+    line = shown(text)
+    assert len(line.splitlines()) <= 1
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in line)
+    assert str(pickle.loads(pickle.dumps(InputError(text)))) == line
+
+
+def test_errors_are_one_line_whatever_they_name() -> None:
+    assert str(unknown("set", "a\nb", ["ab"])).count("\n") == 0
+    assert reason(ValueError("a\n  b\n")) == "a b"
+    assert reason(KeyError()) == "KeyError"
+    assert len(reason(ValueError("x" * 10_000))) < 250
+
+
+def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Predictions((f"{MARKUP}/{CLEAR}.png",), np.array([[0.25, 0.75]], np.float32), ("a", f"{MARKUP}{CLEAR}"))
+    show.predictions(found)
+    show.score(Score(50.0, np.array([[1, 1], [0, 0]]), found.classes))
+    terminal.say(f"{MARKUP}{CLEAR}")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert out.count(rf"{MARKUP}\x1b[2J\x1b]0;title\x07") == 4
+    assert rf"{MARKUP}/\x1b[2J" in out
+
+
+def test_a_title_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(MARKUP, title=MARKUP)
+    table.add_row(MARKUP)
+    terminal.print_table(table)
+    assert capsys.readouterr().out.count(MARKUP) == 3
+
+
+def test_progress_shows_names_escaped() -> None:
+    file = io.StringIO()
+    progress = Progress(recipe("handwriting"), console=Console(file=file, width=40))
+    progress.say(f"first {MARKUP}\nsecond {CLEAR}")
+    progress.warn(CLEAR)
+    lines = file.getvalue().splitlines()
+    assert lines[0] == f"first {MARKUP}"
+    assert lines[1:] == [r"second \x1b[2J\x1b]0;title\x07", r"warning: \x1b[2J\x1b]0;title\x07"]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_cell_is_a_formula(start: str) -> None:
+    name = f"{start}HYPERLINK(1)"
+    header, row = csv_rows(Predictions((name,), np.array([[1.0]], np.float32), (name,)))
+    assert header == ["path", "class", "probability", f"'{name}"]
+    assert row == [f"'{name}", f"'{name}", "1.0000", "1.0000"]
+    written = render([GridTable(name, ["method", name], [[name, name]], [])], "csv")
+    assert list(csv.reader(io.StringIO(written)))[1] == [no_formula(shown(name))] * 4
+
+
+@pytest.mark.parametrize("text", ["a.png", "-", "1-2", " =1", ""])
+def test_other_cells_are_left_alone(text: str) -> None:
+    assert no_formula(text) == text
+
+
+def test_what_was_left_out_is_a_line_each() -> None:
+    assert all("\n" not in line for line in left_out({"a\nb": str(InputError("a\nb is empty"))}))
+
+
+ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "command", [("--help",), ("predict", "--help"), ("data", "list", "--data", "x[/bold]\u00e9\x1b"), ("fit", "--help")]
+)
+def test_a_console_of_ascii_alone(command: tuple[str, ...], tmp_path: Path) -> None:
+    """And of nothing else: no help, table or name ends in an error."""
+    environment = {**os.environ, **ASCII, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-m", "adamatch", *command]
+    done = subprocess.run(line, capture_output=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    done.stdout.decode("ascii")
+    assert b"\x1b" not in done.stdout
+    if command[0] == "data":
+        assert b"prepared sets lie in x[/bold]" in done.stdout
