@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adamatch.data.store import Store, Writer, checksum
+from adamatch.data.store import Store, Writer
 from adamatch.errors import InputError
+from adamatch.files import checksum
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
 LABELS = np.array([2, 0, 1, 2, 2, 0])

@@ -16,11 +16,11 @@ import torch
 
 from adamatch import experiment
 from adamatch.errors import InputError
+from adamatch.files import disk_is_full
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
 from adamatch.train import speed
-from adamatch.train.checkpoint import disk_is_full
 from adamatch.train.loop import Interruption
 from adamatch.train.run import Run
 

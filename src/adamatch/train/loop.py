@@ -16,6 +16,7 @@ from torch import nn
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
+from adamatch.files import disk_is_full, reason
 from adamatch.train import checkpoint
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
@@ -129,13 +130,14 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
 def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: History) -> None:
     if ranks.rank() > 0:
         return  # all ranks have the same state
+    folder.check()
     tensors = step.state() | {"generator": supply.generator.get_state()}
     try:
         checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
     except (OSError, SafetensorError) as error:
-        reason = "the disk is full" if checkpoint.disk_is_full(error) else str(error)
+        remedy = "make room" if disk_is_full(error) else "see to that"
         raise InputError(
-            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason}): make room and resume; "
+            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason(error)}): {remedy} and resume; "
             "the one before it is whole"
         ) from None
 
