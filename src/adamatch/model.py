@@ -156,10 +156,10 @@ def _facts(folder: Path) -> dict[str, Any]:
         )
     try:
         facts = unsealed(found)
-        sound = all(isinstance(facts.get(name), kind) for name, kind in KINDS.items())
+        sound = all(type(facts.get(name)) is kind for name, kind in KINDS.items())
     except ValueError:
         sound = False
-    if not (sound and all(isinstance(name, str) for name in facts["classes"]) and 1 <= facts["size"] <= LARGEST_SIZE):
+    if not (sound and {type(name) for name in facts["classes"]} == {str} and 1 <= facts["size"] <= LARGEST_SIZE):
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
     return facts
 

@@ -52,7 +52,7 @@ class Store:
             _check(images, labels, len(head["classes"]))
             if labels is not None:
                 _check_sum(path, head, "labels.npy")
-        except (OSError, EOFError, ValueError) as error:
+        except Exception as error:  # NumPy raises errors of all kinds, when a header is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): delete it and prepare it again") from None
         return cls(images, labels, tuple(head["classes"]), head["info"])
@@ -89,7 +89,7 @@ def _head(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} was written by another version ({version}): delete it and prepare it again")
     try:
         head = unsealed(found)
-        sound = all(isinstance(head.get(name), kind) for name, kind in HEAD.items())
+        sound = all(type(head.get(name)) is kind for name, kind in HEAD.items())
     except ValueError:
         sound = False
     if not sound or not all(isinstance(name, str) for name in head["classes"]):

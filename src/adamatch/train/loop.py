@@ -3,11 +3,11 @@
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
@@ -47,6 +47,19 @@ class History:
     wall: float = 0.0  # with them
     machines: list[str] = field(default_factory=list)  # one after the other, where it went on elsewhere
     at_a_time: int = 1  # the most runs that shared a GPU with it, itself counted
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """From a checkpoint's facts. Raises ValueError for anything else."""
+        found = cls(**{each.name: facts[each.name] for each in fields(cls) if each.name in facts})
+        numbers: list[object] = [found.seconds, found.wall, found.at_a_time]
+        rows: list[Any] = found.evaluations if isinstance(found.evaluations, list) else [None]
+        for row in rows:
+            numbers += row.values() if isinstance(row, dict) else [None]
+        names: list[Any] = found.machines if isinstance(found.machines, list) else [None]
+        if not all(isinstance(each, (int, float)) for each in numbers) or not all(isinstance(each, str) for each in names):
+            raise ValueError("what it measured is not numbers")
+        return found
 
     def accuracy(self, name: str = "target") -> float | None:
         """Median of the last ten evaluations, in percent."""
@@ -100,7 +113,6 @@ def train(
                     history.wall = before + time.monotonic() - entered
                     _save(folder, done, step, supply, history)
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
-        events.close()
         history.wall = before + time.monotonic() - entered
     return step.average.net, history
 
@@ -112,19 +124,31 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
         return History(), 0
     tensors, facts = found
     start = facts["step"]
-    if not supply.seek(start, tensors.pop("generator")):
+    try:
+        history = History.of(facts)
+        if not 0 <= start <= supply.run.recipe.last_step:
+            raise ValueError(f"it has no step {start}")
+        same_device = supply.seek(start, tensors.pop("generator"))
+        step.restore(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        why = str(error).strip().splitlines()[-1].strip()
+        raise InputError(
+            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give --overwrite to begin anew"
+        ) from None
+    if not same_device:
         progress.say(
             f"the run was on another kind of device before and is on {step.machine.device.type} now: its draws are others from "
             "here on, and it is not the same bit for bit"
         )
-    step.restore(tensors)
     progress.say(f"going on from step {start} of {supply.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
             f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
             "order, and is not the same bit for bit"
         )
-    return History(**{each.name: facts[each.name] for each in fields(History) if each.name in facts}), start
+    return history, start
 
 
 def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: History) -> None:
