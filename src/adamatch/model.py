@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +159,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         sound = all(type(facts.get(name)) is kind for name, kind in KINDS.items())
     except ValueError:
         sound = False
-    if not (sound and {type(name) for name in facts["classes"]} == {str} and 1 <= facts["size"] <= LARGEST_SIZE):
+    sound = sound and {type(name) for name in facts["classes"]} == {str} and facts.get("shape", "squeeze") in get_args(Shape)
+    if not (sound and 1 <= facts["size"] <= LARGEST_SIZE):
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
     return facts
 

@@ -144,8 +144,8 @@ class RunFolder:
         """Forget the metrics after `step`, which will be measured again, and what a killed process left half written."""
         if ranks.rank() > 0:
             return
-        for folder, left in ((self.path, ".m*.part"), (self.checkpoints, ".*.part")):  # not what others write: run.json
-            for part in folder.glob(left):
+        for left in (".m*.part", "*/.step-*.part"):  # not what others may be writing: run.json
+            for part in self.path.glob(left):
                 part.unlink(missing_ok=True)
         path = self.path / "metrics.jsonl"
         if path.exists():

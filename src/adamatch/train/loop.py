@@ -91,6 +91,7 @@ def train(
             last = done == recipe.last_step
             if done % recipe.evaluate_every == 0 or last:
                 row = _measured(step, done, start, folder)
+                folder.check()
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
                 row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds, **evaluate(step.average, done)}

@@ -69,7 +69,7 @@ class Recipe:
                     object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
                 except (TypeError, ValueError, OverflowError):
                     raise InputError(f"{each.name} is a number, not {getattr(self, each.name)!r}") from None
-            elif each.type in (str, bool) and not isinstance(getattr(self, each.name), each.type):  # type: ignore[arg-type]
+            elif each.type in (str, bool) and not isinstance(getattr(self, each.name), each.type):
                 kind = "a name" if each.type is str else "true or false"
                 raise InputError(f"{each.name} is {kind}, not {getattr(self, each.name)!r}")
         for kind, name, valid in (
