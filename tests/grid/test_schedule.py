@@ -124,7 +124,9 @@ def test_workers_say_how_many_share_their_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     job = work.Job((), Folders(tmp_path), fakes.train, device=device)
     seen: list[work.Job] = []
-    with mock.patch.multiple(local_engine, work=seen.append, _follow=lambda: None, torch=mock.DEFAULT) as patched:
+    with mock.patch.multiple(
+        local_engine, work_and_look_again=seen.append, _follow=lambda: None, torch=mock.DEFAULT
+    ) as patched:
         patched["torch"].cuda.device_count.return_value = 0
         for number in range(3):
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus
@@ -139,7 +141,7 @@ def test_one_process_has_the_gpu_alone_and_shows_its_progress_to_a_person(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     seen: list[work.Job] = []
     run_grid(runs(0), tmp_path, train=lambda run, folder, job: seen.append(job))
-    (job,) = seen
+    job = seen[0]
     assert (job.at_a_time, job.quiet) == (1, not terminal)
     assert job.at_a_time is not True  # a number, which results say
 
