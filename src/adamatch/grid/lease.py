@@ -207,7 +207,8 @@ def _facts(lease: Path) -> dict[str, Any]:
         found = {}
     known = found if isinstance(found, dict) else {}
     machine, token = (str(known.get(name) or "unknown") for name in ("machine", "token"))
-    return {"machine": machine, "pid": known.get("pid"), "token": token, "locked": known.get("locked") is True}
+    pid = known["pid"] if isinstance(known.get("pid"), int) else "?"
+    return {"machine": machine, "pid": pid, "token": token, "locked": known.get("locked") is True}
 
 
 def _number(lease: Path | None) -> int:
