@@ -18,7 +18,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import adamatch
-from adamatch import cli, given
+from adamatch import cli, files, given
 from adamatch.data.decode import kinds
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
@@ -300,8 +300,11 @@ def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call:
     refused(call("predict", model(whole, cut), data / "few"), "model.safetensors cannot be read")
     refused(call("predict", model(whole, b""), data / "few"), "model.safetensors cannot be read")
     two = json.dumps(facts | {"classes": ["red", "green"]})
+    refused(call("predict", model(two, weights), data / "few"), "model.json is damaged")  # by its checksum
+    plain = files.unsealed(facts)
+    two, own = (json.dumps(files.sealed(plain | change)) for change in ({"classes": ["red", "green"]}, {"network": "own"}))
     refused(call("predict", model(two, weights), data / "few"), "holds another network", "shape torch.Size([3])")
-    refused(call("predict", model(json.dumps(facts | {"network": "own"}), weights), data / "few"), "no network is called")
+    refused(call("predict", model(own, weights), data / "few"), "no network is called")
 
 
 def test_a_folder_that_holds_something_else(data: Path, tmp_path: Path, call: Call) -> None:

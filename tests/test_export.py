@@ -15,8 +15,8 @@ from test_examples import example
 
 from adamatch import Model, export, load, nets
 from adamatch.data.decode import Shape, read_image, square
-from adamatch.data.store import checksum
 from adamatch.errors import InputError
+from adamatch.files import checksum
 from adamatch.nets.pretrained import has_imagenet, imagenet, images_of
 from adamatch.nets.weights import load_weights
 from adamatch.train import speed

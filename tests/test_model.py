@@ -1,12 +1,15 @@
 """Models: predictions for all that holds images, and files that come back as they were."""
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from colours import CLASSES, arrays, network
+from damage import STRANGE, VALUES, changed, flip
 from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
@@ -140,3 +143,72 @@ def test_others_may_read_what_is_saved(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path)
     modes = {(tmp_path / name).stat().st_mode for name in ("model.safetensors", "model.json")}
     assert len(modes) == 1
+
+
+def outcome(folder: Path, model: Model) -> str:
+    """What loading it raises, or that nothing is different."""
+    try:
+        loaded = load(folder, device="cpu")
+    except InputError as error:
+        return str(error)
+    images = arrays(6)[0]
+    assert np.array_equal(loaded.predict(images).probabilities, model.predict(images).probabilities)
+    assert (loaded.classes, loaded.size, loaded.history) == (model.classes, model.size, model.history)
+    return "same"
+
+
+@pytest.mark.parametrize(("name", "least"), [("model.safetensors", 60), ("model.json", 45)])
+def test_no_flipped_bit_goes_unnoticed(
+    model: Model, tmp_path: Path, name: str, least: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    found, path = [], model.save(tmp_path) / name
+    whole = path.read_bytes()
+    for seed in range(60):
+        path.write_bytes(whole)
+        flip(path, seed)
+        found.append(outcome(tmp_path, model))
+        if found[-1] == "same" and name == "model.json":  # white space, or the checksum's own name
+            assert not recwarn.list or "without a checksum" in str(recwarn.pop().message)
+    assert sum(each != "same" for each in found) >= least
+    assert all(str(tmp_path) in each and "\n" not in each for each in found if each != "same")
+
+
+def test_what_was_changed_is_named(model: Model, tmp_path: Path) -> None:
+    other = Model(nets.build("wrn-small", 3).eval(), CLASSES, 8, "wrn-small", speed.choose("cpu"))
+    other.save(tmp_path / "other")
+    model.save(tmp_path / "model")
+    (tmp_path / "model/model.safetensors").write_bytes((tmp_path / "other/model.safetensors").read_bytes())
+    assert "model.safetensors was changed since it was saved" in outcome(tmp_path / "model", model)
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model/model.json").read_text()
+    (tmp_path / "model/model.json").write_text(text.replace(CLASSES[0], "purple"))
+    assert "model.json is damaged" in outcome(tmp_path / "model", model)
+
+
+def test_models_from_before_there_were_checksums_load_with_a_note(model: Model, tmp_path: Path) -> None:
+    path = model.save(tmp_path) / "model.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in facts.items() if not name.endswith("sha256")}))
+    with pytest.warns(UserWarning, match=r"model\.safetensors was saved without a checksum"):
+        assert outcome(tmp_path, model) == "same"
+
+
+def test_a_model_json_of_another_kind(model: Model, tmp_path: Path) -> None:
+    path = model.save(tmp_path) / "model.json"
+    texts = [*STRANGE, *(changed(path, name, value) for name in ("classes", "size", "network") for value in VALUES)]
+    texts += [changed(path, "version", value) for value in VALUES if value != 1]
+    for text in [*texts, changed(path, "history", 3), changed(path, "sha256", []), changed(path, "classes", ["a"] * 4)]:
+        path.write_text(text)
+        said = outcome(tmp_path, model)
+        assert said.startswith((str(tmp_path), "no network is called")), text[:80]
+        assert len(said) < 400
+        assert "\n" not in said
+    path.unlink()
+    os.mkfifo(path)
+    assert "model.json is damaged" in outcome(tmp_path, model)
+
+
+def test_saved_twice_it_has_the_same_bytes(model: Model, tmp_path: Path) -> None:
+    before = (model.save(tmp_path) / "model.safetensors").read_bytes()
+    replace(model, history={"estimate": 1}).save(tmp_path)  # as `fit` does in the end: killed in between, both fit together
+    assert (tmp_path / "model.safetensors").read_bytes() == before

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from adamatch.experiment import train
+from adamatch.files import write_atomically
 from adamatch.model import Model
 from adamatch.report import page, pictures
 from adamatch.sets import benchmarks
-from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run, recipe
 
 METHODS = {"source_only": "supervised", "adamatch": "adamatch"}

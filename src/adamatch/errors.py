@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 UNSHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, directions of writing, halves of characters, ends of lines
 JOINERS = "\u200c\u200d"  # they belong to the writing of some languages, and to emoji
+LONGEST = 60  # characters of what was given that an error repeats
 
 
 class InputError(ValueError):
@@ -36,12 +37,18 @@ class Interruption(Exception):  # noqa: N818
     """The run was asked to stop and wrote a checkpoint."""
 
 
+def shortened(value: object) -> str:
+    """What was given, for an error's one line: of something very long, the beginning."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
+
+
 def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """An error for a name that does not exist, with the nearest one that does."""
     names = sorted(valid)
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return InputError(f"no {kind} is called {name!r}: {hint}there are {', '.join(names)}")
+    return InputError(f"no {kind} is called {shortened(name)}: {hint}there are {', '.join(names)}")
 
 
 def reason(error: BaseException, most: int = 200) -> str:

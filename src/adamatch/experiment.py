@@ -20,6 +20,7 @@ from adamatch.data.feed import Place
 from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict_together
+from adamatch.files import disk_is_full
 from adamatch.judge.outputs import Outputs
 from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
@@ -28,7 +29,7 @@ from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.pretrained import IMAGENET, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
-from adamatch.train import checkpoint, distributed, loop, speed
+from adamatch.train import distributed, loop, speed
 from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
@@ -100,7 +101,7 @@ def solve(
             return _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
         generations, taught, spent = _generations(run), problem, 0.0
         for number in range(generations):
-            stage = Stage(RunFolder(folder.path / f"generation-{number}"), number, spent)
+            stage = Stage(folder.stage(f"generation-{number}"), number, spent)
             if ranks.from_first(stage.folder.result) is None:
                 _train(run, taught, stage, net, execution)
             spent = (ranks.from_first(stage.folder.result) or {})["seconds"]
@@ -140,7 +141,7 @@ def _room(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if not checkpoint.disk_is_full(error):
+        if not disk_is_full(error):
             raise
         raise InputError(f"{folder.path}: the disk is full: make room and start the same run again, it goes on") from None
 
@@ -189,6 +190,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     facts = result(run, problem, history, stage.spent) | {"weights": loaded}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
     model = Model(average, problem.classes, run.recipe.size, network, machine, told, run.recipe.shape)
+    stage.folder.check()
     if ranks.rank() == 0:
         model.save(stage.folder.path)
     stage.folder.finish(facts)

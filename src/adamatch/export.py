@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 import adamatch
 from adamatch.augment.views import normalise
-from adamatch.data.store import Pixels, checksum
+from adamatch.data.store import Pixels
 from adamatch.errors import InputError, unknown
 from adamatch.evaluate import predict
+from adamatch.files import checksum
 from adamatch.nets import graph
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_tensors

@@ -1,11 +1,12 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
 
 import json
+import warnings
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,18 @@ from adamatch.data.decode import Shape
 from adamatch.data.folders import read
 from adamatch.data.listing import is_list
 from adamatch.data.store import Pixels
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
 from adamatch.evaluate import Score, predict, score
+from adamatch.files import checksum, make_folder, read_json, sealed, unsealed, write_atomically
 from adamatch.nets import graph
 from adamatch.terminal import no_formula
 from adamatch.train import speed
-from adamatch.train.checkpoint import write_atomically, write_tensors
+from adamatch.train.checkpoint import write_tensors
+from adamatch.train.run import LARGEST_SIZE
 from adamatch.train.speed import Machine
 
 VERSION = 1
+KINDS = {"classes": list, "size": int, "network": str, "history": dict}  # of what model.json has
 LISTED = 20  # unreadable images that are named one by one
 
 
@@ -116,10 +120,8 @@ class Model:
     def save(self, folder: str | Path) -> Path:
         """model.safetensors and model.json; of a network of one's own network.json as well, its operations (`nets.graph`)."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / ".model.safetensors.part"
-        write_tensors(part, self.net.state_dict())
-        part.replace(folder / "model.safetensors")
+        make_folder(folder)
+        write_tensors(folder / "model.safetensors", self.net.state_dict())
         facts: dict[str, Any] = {
             "version": VERSION,
             "classes": self.classes,
@@ -127,10 +129,12 @@ class Model:
             "network": self.network,
             "shape": self.shape,
             "pixels": "(x-127.5)/128",
+            "history": self.history,
+            "sha256": checksum(folder / "model.safetensors"),
         }
         if not self.network:
             facts["closed"] = self._describe(folder / "network.json")
-        write_atomically(folder / "model.json", json.dumps({**facts, "history": self.history}, indent=1))
+        write_atomically(folder / "model.json", json.dumps(sealed(facts), indent=1))
         return folder
 
     def _describe(self, file: Path) -> str:
@@ -146,35 +150,11 @@ class Model:
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
         """A saved model; `net` is needed for a network of one's own whose operations could not be saved."""
         folder = Path(folder)
-        try:
-            facts = json.loads((folder / "model.json").read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            if (folder / "result.json").is_file():
-                remedy = "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
-            elif (folder / "run.json").is_file():
-                remedy = "its run is not finished: start it again"
-            else:
-                remedy = "give the folder that `adamatch fit --out` made"
-            raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
-        except ValueError:
-            raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
-        version = facts.get("version") if isinstance(facts, dict) else None
-        if version != VERSION:
-            raise InputError(
-                f"{folder}/model.json was written by another version of adamatch (format {version}, this one reads {VERSION}): "
-                "load it with that version, or train again"
-            )
-        if not {"classes", "size", "network", "history"} <= facts.keys():
-            raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
+        facts = _facts(folder)
         if net is None and facts["network"]:
             net = nets.build(facts["network"], len(facts["classes"]))
         machine = speed.choose(device)
-        try:
-            (folder / "model.safetensors").open("rb").close()  # the library calls whatever it cannot open missing
-            tensors = load_file(folder / "model.safetensors")
-        except (OSError, SafetensorError) as error:
-            first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
-            raise InputError(f"{folder}/model.safetensors cannot be read ({first}): train again, or copy it anew") from None
+        tensors = _tensors(folder / "model.safetensors", facts.get("sha256"))
         if net is None:
             net = _own(folder, facts.get("closed", ""), tensors)
         try:
@@ -187,6 +167,52 @@ class Model:
         net = net.to(machine.device).eval()
         classes, shape = tuple(facts["classes"]), facts.get("shape", "squeeze")
         return cls(net, classes, facts["size"], facts["network"], machine, facts["history"], shape, folder)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What model.json says, checked."""
+    try:
+        found = read_json(folder / "model.json")
+    except (FileNotFoundError, NotADirectoryError):
+        if (folder / "result.json").is_file():
+            remedy = "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
+        elif (folder / "run.json").is_file():
+            remedy = "its run is not finished: start it again"
+        else:
+            remedy = "give the folder that `adamatch fit --out` made"
+        raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
+    except ValueError:
+        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
+    version = found.get("version") if isinstance(found, dict) else None
+    if version != VERSION:
+        raise InputError(
+            f"{folder}/model.json was written by another version of adamatch (format {shortened(version)}, this one reads "
+            f"{VERSION}): load it with that version, or train again"
+        )
+    try:
+        facts = unsealed(found)
+        sound = all(type(facts.get(name)) is kind for name, kind in KINDS.items())
+    except ValueError:
+        sound = False
+    sound = sound and {type(name) for name in facts["classes"]} == {str} and facts.get("shape", "squeeze") in get_args(Shape)
+    if not (sound and 1 <= facts["size"] <= LARGEST_SIZE):
+        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
+    return facts
+
+
+def _tensors(path: Path, known: Any) -> dict[str, Tensor]:
+    """The weights, of which model.json has the checksum."""
+    try:
+        found = checksum(path)
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
+        raise InputError(f"{path} cannot be read ({first}): train again, or copy it anew") from None
+    if known is not None and found != known:
+        raise InputError(f"{path} was changed since it was saved (its checksum differs): train again, or copy it anew")
+    if known is None:
+        warnings.warn(f"{path} was saved without a checksum: damage to it would not be noticed", stacklevel=4)
+    return tensors
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:

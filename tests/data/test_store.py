@@ -1,18 +1,24 @@
 """A store appears whole or not at all, goes on where it stopped, and says what is wrong with it."""
 
 import json
+import os
 import shutil
 from collections import namedtuple
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from damage import STRANGE, VALUES, changed, flip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adamatch.data.store import Store, Writer, checksum
+from adamatch.data import store
+from adamatch.data.store import Store, Writer
 from adamatch.errors import InputError
+from adamatch.files import checksum, sealed, unsealed
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
 LABELS = np.array([2, 0, 1, 2, 2, 0])
@@ -169,3 +175,100 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path: Pat
         Writer(tmp_path / "store", count=40_500, size=224, classes=["a"])
     assert not (tmp_path / "store").exists()
     assert list((tmp_path / ".store.partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["images.npy", "labels.npy", "store.json"])
+def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path / "store") / name
+    whole, noticed = path.read_bytes(), 0
+    for seed in range(40):
+        path.write_bytes(whole)
+        flip(path, seed)
+        try:
+            store = Store.whole(tmp_path / "store")
+        except InputError:
+            noticed += 1
+            continue
+        assert name == "store.json"  # white space, or the checksum's own name
+        assert np.array_equal(store.images, IMAGES)
+        assert store.classes == ("a", "b", "c")
+    assert noticed == 40 or (name == "store.json" and noticed > 25)
+
+
+def test_a_store_json_of_another_kind(tmp_path: Path) -> None:
+    path = made(tmp_path / "store") / "store.json"
+    texts = [*STRANGE, *(changed(path, name, value) for name in ("classes", "labelled", "info", "version") for value in VALUES)]
+    harmless = {changed(path, "labelled", True), changed(path, "version", True)}
+    harmless |= {changed(path, "info", value) for value in VALUES if isinstance(value, dict)}
+    for text in set(texts) - harmless:
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"is damaged|another version|is not a store") as error:
+            Store.open(tmp_path / "store")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("images.npy", np.zeros((6, 4, 4), np.uint8)),
+        ("images.npy", np.zeros((6, 4, 5, 3), np.uint8)),
+        ("images.npy", np.zeros((6, 4, 4, 3), np.float32)),
+        ("images.npy", np.zeros((5, 4, 4, 3), np.uint8)),
+        ("labels.npy", np.full(6, 3)),
+        ("labels.npy", np.full(6, -1)),
+        ("labels.npy", np.zeros(6)),
+    ],
+)
+def test_arrays_that_are_not_a_stores(tmp_path: Path, name: str, array: np.ndarray[Any, Any]) -> None:
+    path = made(tmp_path / "store")
+    head = unsealed(json.loads((path / "store.json").read_text()))
+    np.save(path / name, array)
+    head["sha256"][name] = checksum(path / name)
+    (path / "store.json").write_text(json.dumps(sealed(head)))
+    with pytest.raises(InputError, match="store is damaged"):
+        Store.whole(path)
+
+
+def test_a_store_from_before_its_header_had_a_checksum(tmp_path: Path) -> None:
+    path = made(tmp_path / "store") / "store.json"
+    path.write_text(json.dumps(unsealed(json.loads(path.read_text()))))
+    assert len(Store.whole(tmp_path / "store")) == 6
+    (tmp_path / "store" / "images.npy").write_bytes((tmp_path / "store" / "images.npy").read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match=r"images\.npy was changed since it was written"):
+        Store.whole(tmp_path / "store")
+
+
+def test_images_are_read_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path / "store")
+    Store.whole(tmp_path / "store")
+    monkeypatch.setattr(store, "_check_sum", lambda path, head, name: name == "labels.npy" or pytest.fail(name))
+    Store.whole(tmp_path / "store")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_around_the_last_rename_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Nothing that was decoded is decoded again."""
+    for plan in ("plan", "new"):
+        target = writer(tmp_path / "store", plan=plan)
+        fill(target)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", stopping(moment, tmp_path / "store"))
+            with pytest.raises(KeyboardInterrupt):
+                target.commit()
+        if moment == "before":
+            again = writer(tmp_path / "store", plan=plan)
+            assert again.done.all()
+            again.commit()
+        assert np.array_equal(Store.whole(tmp_path / "store").images, IMAGES)
+
+
+def stopping(moment: str, wanted: Path) -> Callable[[Path, Path], None]:
+    replace = os.replace
+
+    def stop(old: Path, new: Path) -> None:
+        if new != wanted or moment == "after":
+            replace(old, new)
+        if new == wanted:
+            raise KeyboardInterrupt
+
+    return stop

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from damage import STRANGE
 from grid import fakes
 from typer.testing import CliRunner
 
@@ -61,6 +62,31 @@ def test_run_ends_with_an_error_code_when_runs_failed(tmp_path: Path) -> None:
     assert "0 done, 4 failed, 0 running, 0 waiting" in result.output
     assert "no luck [/here] pip install 'adamatch[timm]'" in result.output  # and not taken for markup
     assert "--retry" in result.output
+
+
+def test_the_exit_code_says_what_is_left(tmp_path: Path) -> None:
+    words = ["run", GRID, "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*words, "--seconds", "0"])
+    assert result.exit_code == 3
+    assert "0 done, 0 failed, 0 running, 4 waiting" in result.output
+    assert "not all runs are done: the same line goes on" in result.output
+    run_grid(fakes.tiny(), tmp_path, train=fakes.train)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    (tmp_path / next(fakes.tiny()).name / "result.json").unlink()
+    with Lease(Folders(tmp_path).of(next(fakes.tiny()))).hold():
+        result = CliRunner().invoke(app, words)
+    assert result.exit_code == 3
+    assert "3 done, 0 failed, 1 running, 0 waiting" in result.output
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_status_of_a_grid_with_strange_leases_and_errors(tmp_path: Path, text: str) -> None:
+    first, second, *_ = fakes.tiny()
+    (Folders(tmp_path).make(first) / "lease-1").write_text(text)
+    (Folders(tmp_path).make(second) / "error.json").write_text(text)
+    shown = call("status", GRID, "--out", str(tmp_path))
+    assert f"running {first.name}: process ? on unknown" in shown
+    assert f"failed {second.name}: its error.json cannot be read" in shown
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "status", "table"])

@@ -8,10 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from damage import STRANGE
 
+from adamatch.errors import InputError
 from adamatch.grid import lease
 from adamatch.grid.lease import Lease
 
+DAY = 86_400.0
 ELSEWHERE = json.dumps({"machine": "elsewhere", "pid": 1, "token": "x", "locked": True})
 
 
@@ -53,12 +56,20 @@ with Lease(Path({str(tmp_path)!r})).hold() as held:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_holder_elsewhere_lives_by_its_heartbeat(tmp_path: Path) -> None:
-    held = tmp_path / "lease-1"
+@pytest.mark.parametrize("offset", [0.0, -DAY, DAY, -1000 * DAY, 1000 * DAY])
+def test_a_holder_elsewhere_lives_by_its_heartbeat_whatever_its_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: float
+) -> None:
+    monkeypatch.setattr(lease, "DEAD_AFTER", 1.0)
+    held, clock = tmp_path / "lease-1", time.time() + offset
     held.write_text(ELSEWHERE)
-    with Lease(tmp_path).hold() as ours:
-        assert not ours
-    os.utime(held, (time.time() - 1000, time.time() - 1000))
+    for beat in range(12):  # longer than it may be silent
+        os.utime(held, (clock + beat, clock + beat))
+        with Lease(tmp_path).hold() as ours:
+            assert not ours
+        time.sleep(0.1)
+    assert lease.holder(tmp_path) is not None
+    assert lease.shows_life(tmp_path) is False  # it waits for that
     assert lease.holder(tmp_path) is None
     with Lease(tmp_path).hold() as ours:
         assert ours
@@ -66,25 +77,53 @@ def test_a_holder_elsewhere_lives_by_its_heartbeat(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("offset", [-(10**6), 10**6])
-def test_our_clock_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: float) -> None:
+@pytest.mark.parametrize(("age", "seems"), [(10, True), (1000, False), (-10, True), (-DAY, False)])
+def test_at_the_first_look_people_are_told_what_the_date_says(tmp_path: Path, age: float, seems: bool) -> None:
     (tmp_path / "lease-1").write_text(ELSEWHERE)
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + offset)
+    os.utime(tmp_path / "lease-1", (time.time() - age, time.time() - age))
+    assert (lease.holder(tmp_path) is not None) == seems
     with Lease(tmp_path).hold() as ours:
-        assert not ours
+        assert not ours  # but nothing is taken from anybody on such grounds
 
 
-def test_it_beats(tmp_path: Path) -> None:
-    with Lease(tmp_path, beat=0.02).hold():
+@pytest.mark.parametrize("text", [*STRANGE, '{"machine": 3}', '{"token": [], "locked": "yes"}', '{"locked": true}'])
+def test_a_lease_that_no_worker_wrote_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(lease, "DEAD_AFTER", 0.3)
+    (tmp_path / "lease-7").write_text(text)
+    (found,) = lease.holders(tmp_path)
+    assert isinstance(found["machine"], str)
+    assert not lease.shows_life(tmp_path)
+    with Lease(tmp_path).hold() as ours:
+        assert ours
+        assert lease.leases(tmp_path)[-1].name == "lease-8"
+
+
+def test_files_with_odd_names_are_no_leases(tmp_path: Path) -> None:
+    for name in ("lease-", "lease-x", "lease-²", "lease-٣", "lease--1", "lease-1.part", f"lease-{'9' * 200}", "lease-0"):
+        (tmp_path / name).write_text(ELSEWHERE)
+    (tmp_path / "lease-3").mkdir()
+    os.mkfifo(tmp_path / "lease-4")
+    assert lease.leases(tmp_path) == []
+    with Lease(tmp_path).hold() as ours:
+        assert ours
+        assert [path.name for path in lease.leases(tmp_path)] == ["lease-5"]
+    (tmp_path / "lease-999999").mkdir()
+    with pytest.raises(InputError, match="lease-N that no worker made: remove them"), Lease(tmp_path).hold():
+        pass
+
+
+def test_it_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.02)
+    with Lease(tmp_path).hold():
         path = tmp_path / "lease-1"
         os.utime(path, (1, 1))
         _wait_until(lambda: path.stat().st_mtime > 1)
 
 
-def test_who_was_taken_over_gets_to_know(tmp_path: Path) -> None:
+def test_who_was_taken_over_gets_to_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.02)
     told = threading.Event()
-    mine = Lease(tmp_path, beat=0.02)
+    mine = Lease(tmp_path)
     with mine.hold(on_loss=told.set):
         (tmp_path / "lease-2").write_text(ELSEWHERE)  # somebody judged us dead
         assert told.wait(10)
@@ -92,7 +131,8 @@ def test_who_was_taken_over_gets_to_know(tmp_path: Path) -> None:
     assert [path.name for path in lease.leases(tmp_path)] == ["lease-2"]  # theirs is left alone
 
 
-def test_many_at_once_take_over_a_dead_one_but_never_two_together(tmp_path: Path) -> None:
+def test_many_at_once_take_over_a_dead_one_but_never_two_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "DEAD_AFTER", 0.0)  # of those elsewhere
     inside, most, times = 0, 0, 0
     guard = threading.Lock()
     dead = tmp_path / "lease-4"

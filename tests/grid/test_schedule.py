@@ -1,3 +1,4 @@
+import errno
 import json
 import multiprocessing
 import os
@@ -6,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -123,7 +126,9 @@ def test_workers_say_how_many_share_their_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     job = work.Job((), Folders(tmp_path), fakes.train, device=device)
     seen: list[work.Job] = []
-    with mock.patch.multiple(local_engine, work=seen.append, _follow=lambda: None, torch=mock.DEFAULT) as patched:
+    with mock.patch.multiple(
+        local_engine, work_and_look_again=seen.append, _follow=lambda: None, torch=mock.DEFAULT
+    ) as patched:
         patched["torch"].cuda.device_count.return_value = 0
         for number in range(3):
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus
@@ -138,7 +143,7 @@ def test_one_process_has_the_gpu_alone_and_shows_its_progress_to_a_person(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     seen: list[work.Job] = []
     run_grid(runs(0), tmp_path, train=lambda run, folder, job: seen.append(job))
-    (job,) = seen
+    job = seen[0]
     assert (job.at_a_time, job.quiet) == (1, not terminal)
     assert job.at_a_time is not True  # a number, which results say
 
@@ -206,3 +211,78 @@ def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> No
         assert rows == [1, 2]
     assert len(list(out.iterdir())) == 4
     assert len(list(keep.glob("*.json"))) == 4  # (a kill in the middle of writing leaves a hidden .part, which nothing reads)
+
+
+def test_a_run_whose_process_died_meanwhile_does_not_wait(tmp_path: Path) -> None:
+    """Another grid had it when this one came by; that one is killed, and this one sees it before it ends."""
+    grid = runs(0, 1)
+    holder = (
+        "import sys, time; from pathlib import Path; from adamatch.grid.lease import Lease\n"
+        "with Lease(Path(sys.argv[1])).hold(): print('held', flush=True); time.sleep(60)"
+    )
+    folder = Folders(tmp_path).make(grid[0])
+    with subprocess.Popen([sys.executable, "-c", holder, str(folder)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+
+        def train(run: Run, folder: Path, job: work.Job) -> None:
+            other.kill()
+            other.wait()
+            fakes.train(run, folder, job)
+
+        assert run_grid(grid, tmp_path, train=train)["done"] == 2
+    assert [fakes.starts(tmp_path / run.name) for run in grid] == [1, 1]
+
+
+STALE = OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
+def broken(times: int, error: Exception = STALE) -> Callable[..., None]:
+    """A training that fails so often, as one whose file system is away, and then succeeds."""
+    left = iter(range(times))
+
+    def train(run: Run, folder: Path, job: work.Job) -> None:
+        if next(left, None) is not None:
+            try:
+                raise error
+            except OSError:
+                raise InputError("the checkpoint could not be written (Stale file handle)") from None
+        fakes.train(run, folder, job)
+
+    return train
+
+
+def test_a_disk_that_was_away_for_a_moment_fails_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("adamatch.grid.work.time.sleep", pauses.append)
+    assert run_grid(runs(0), tmp_path / "a", train=broken(3))["done"] == 1
+    assert pauses[:3] == list(work.AGAIN_AFTER)
+    assert f"{runs(0)[0].name}: Stale file handle; it goes on in 10 s" in capsys.readouterr().err
+    assert run_grid(runs(0, 1), tmp_path / "b", train=broken(4)) == {"done": 1, "failed": 1, "running": 0, "waiting": 0}
+    error = json.loads((tmp_path / "b" / runs(0)[0].name / "error.json").read_text())["error"]
+    assert "Stale file handle" in error
+    assert "room" not in error
+
+
+def test_other_errors_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "AGAIN_AFTER", (1000.0,))
+    error = OSError(errno.EACCES, os.strerror(errno.EACCES))
+    assert run_grid(runs(0), tmp_path, train=broken(1, error))["failed"] == 1
+
+
+@pytest.mark.parametrize("name", ["make", "state"])
+def test_a_disk_that_is_away_around_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "AGAIN_AFTER", (0.0, 0.0))
+    calls, whole = iter([True, True, *[False] * 50]), getattr(Folders, name)
+
+    def away(self: Folders, run: Run) -> Any:
+        if next(calls):
+            raise STALE
+        return whole(self, run)
+
+    job = work.Job(tuple(runs(0)), Folders(tmp_path), fakes.train)
+    monkeypatch.setattr(Folders, name, away)
+    work.work(job)
+    assert Folders(tmp_path).state(runs(0)[0]) == "done"

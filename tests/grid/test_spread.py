@@ -68,8 +68,6 @@ def test_a_full_disk_in_the_middle_of_a_run_is_no_fault_of_the_run(tmp_path: Pat
 
 def test_a_second_look_takes_over_from_a_machine_that_fell_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "DEAD_AFTER", 3.0)
-    monkeypatch.setattr(Lease.__init__, "__kwdefaults__", {"beat": 0.1, "dead_after": 3.0})
-    monkeypatch.setattr(lease.holder, "__defaults__", (3.0,))
     run, folders = fakes.run(), Folders(tmp_path)
     held = folders.make(run) / "lease-1"
     held.write_text(json.dumps({"machine": "elsewhere", "pid": 1, "token": "x", "locked": True}))
@@ -84,7 +82,7 @@ def test_a_second_look_takes_over_from_a_machine_that_fell_silent(tmp_path: Path
 
 def test_a_second_look_leaves_a_living_holder_alone(tmp_path: Path) -> None:
     run, folders = fakes.run(), Folders(tmp_path)
-    with Lease(folders.make(run), beat=0.2).hold():
+    with Lease(folders.make(run)).hold():
         work.look_again(work.Job((run,), folders, fakes.train))
         assert folders.state(run) == "running"
     assert fakes.starts(folders.of(run)) == 0

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sets import formats
 
-from adamatch.data.store import Store, Writer, checksum
+from adamatch.data.store import Store, Writer
 from adamatch.errors import InputError
+from adamatch.files import checksum, sealed, unsealed
 from adamatch.sets import catalog, verify
 from adamatch.sets.catalog import DataSet, Domain
 
@@ -68,9 +69,9 @@ def test_counts_per_class(root: Path) -> None:
     labels = np.load(path / "labels.npy")
     labels[0] = 1
     np.save(path / "labels.npy", labels)
-    head = json.loads((path / "store.json").read_text())
+    head = unsealed(json.loads((path / "store.json").read_text()))
     head["sha256"]["labels.npy"] = checksum(path / "labels.npy")
-    (path / "store.json").write_text(json.dumps(head))
+    (path / "store.json").write_text(json.dumps(sealed(head)))
     assert found(root, "error") == ["zoo/photo/train-8: images per class are [9, 11, 10], not [10, 10, 10]"]
 
 

@@ -5,19 +5,23 @@ import json
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from damage import STRANGE, VALUES, changed
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import nn
 from train import tiny
 
 from adamatch.errors import InputError, Interruption
+from adamatch.files import checksum, sealed, unsealed
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
+from adamatch.train.loop import History
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 
@@ -35,6 +39,16 @@ def halve(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def reseal(path: Path, **changes: Any) -> None:
+    """Other facts, and a checksum that is right."""
+    path.write_text(json.dumps(sealed(unsealed(json.loads(path.read_text())) | changes)))
+
+
+def rewritten(path: Path) -> str:
+    path.write_bytes(b"no tensors")
+    return checksum(path)
+
+
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "flipped tensors": lambda path: flip(path),
     "one bit of the tensors": lambda path: flip(path, 1),
@@ -45,7 +59,13 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "an empty JSON": lambda path: path.with_suffix(".json").write_text(""),
     "JSON of something else": lambda path: path.with_suffix(".json").write_text("[3]"),
     "JSON number": lambda path: path.with_suffix(".json").write_text("3"),
+    "no checksum of its own": lambda path: path.with_suffix(".json").write_text(changed(path.with_suffix(".json"), "step", 2)),
+    "another step": lambda path: reseal(path.with_suffix(".json"), step=1),
+    "a step that is no number": lambda path: reseal(path.with_suffix(".json"), step="2"),
+    "tensors that are none": lambda path: reseal(path.with_suffix(".json"), sha256=rewritten(path)),
 }
+for text in STRANGE:
+    DAMAGES[f"JSON {text[:9]!r}"] = partial(lambda text, path: path.with_suffix(".json").write_text(text), text)
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
@@ -161,10 +181,14 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
     run, out = stopped
     owner, name, error = BROKEN_WRITES[where]
     before = sorted((out / "checkpoints").iterdir())
-    # Going on, metrics.jsonl is cut to the checkpoint's step first: one rename and one fsync that succeed.
-    first = 2 if owner is os else 1
+    save = checkpoint.save
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, raise_at(getattr(owner, name), first, error))
+
+        def broken(*args: Any) -> Path:
+            patch.setattr(owner, name, raise_at(getattr(owner, name), 1, error))
+            return save(*args)
+
+        patch.setattr(checkpoint, "save", broken)
         with pytest.raises(InputError) as failed:
             tiny.solve(run, out)
     message = str(failed.value)
@@ -191,3 +215,59 @@ def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(checkpoint, "save_file", raise_at(save_file, 1, PermissionError(errno.EACCES, "Permission denied")))
     with pytest.raises(InputError, match=r"step 3 could not be written \(.*Permission denied\)"):
         tiny.solve(tiny.a_run(), tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["evaluations", "seconds", "wall", "machines", "at_a_time"])
+def test_a_checkpoint_that_no_run_wrote(name: str, stopped: tuple[Run, Path]) -> None:
+    """Its checksums are right: somebody made it."""
+    run, out = stopped
+    described = out / "checkpoints" / "step-000000006.json"
+    whole, refused = described.read_text(), 0
+    for value in VALUES:
+        described.write_text(whole)
+        reseal(described, **{name: value})
+        try:
+            History.of(json.loads(described.read_text()))
+        except ValueError:
+            refused += 1
+    assert refused > len(VALUES) / 2
+    described.write_text(whole)
+    reseal(described, **{name: {"a": "b"}})
+    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give --overwrite"):
+        tiny.solve(run, out)
+
+
+@pytest.mark.parametrize("change", ["lost", "shape", "kind", "step"])
+def test_tensors_of_another_run(change: str, stopped: tuple[Run, Path]) -> None:
+    run, out = stopped
+    found = checkpoint.load(out / "checkpoints", pytest.fail)
+    assert found is not None
+    tensors, facts = found
+    step = facts.pop("step") + (0 if change != "step" else 100)
+    if change == "lost":
+        del tensors["generator"]
+    else:
+        name = next(name for name in tensors if name.startswith("net."))
+        tensors[name] = torch.zeros(2) if change == "shape" else tensors[name]
+        tensors["generator"] = torch.zeros(3, dtype=torch.complex64) if change == "kind" else tensors["generator"]
+    checkpoint.save(out / "checkpoints", step, tensors, facts)
+    if change == "kind":  # of another length: as from another kind of device
+        tiny.solve(run, out)
+        return
+    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give --overwrite") as error:
+        tiny.solve(run, out)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["read_json", "checksum", "load_file"])
+def test_a_disk_that_cannot_be_read_loses_no_work(
+    name: str, stopped: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than to start anew, as if there were no checkpoint, it ends."""
+    run, out = stopped
+    error = OSError(errno.EIO, "Input/output error") if name != "load_file" else SafetensorError("I/O error (os error 5)")
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, name, raise_at(getattr(checkpoint, name), 1, error))
+        with pytest.raises(InputError, match=r"step-000000006\.safetensors cannot be read .Input/output error.: see to that"):
+            tiny.solve(run, out)
+    tiny.solve(run, out)

@@ -1,15 +1,23 @@
 """A run's folder belongs to one run and one process."""
 
+import itertools
 import json
+import os
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from damage import STRANGE, VALUES, changed, flip
 from train import tiny
 
 from adamatch.errors import InputError
+from adamatch.model import Model
+from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.speed import Captured
 
@@ -133,3 +141,135 @@ def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
     assert tiny.rows(tmp_path) == [{"step": 3, "a": 1}, {"step": 6}, {"step": 9, "new": True}]
     folder.rewind(0)
     assert tiny.rows(tmp_path) == []
+
+
+@pytest.mark.parametrize("text", [*STRANGE, '{"step": []}', '{"step": "3"}', '{"step": 1e999}', '{"step": NaN}', "\x85", "\r"])
+def test_metrics_of_another_kind_are_forgotten(text: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n' + text + '\n{"step": 6}\n')
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'\xff\xfe{"step": 6}\n')
+    RunFolder(tmp_path).rewind(6)
+    assert tiny.rows(tmp_path) == [{"step": 3}, {"step": 6}]
+
+
+def test_run_json_of_another_kind(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(tiny.a_run().to_json())
+    names = ("benchmark", "method", "options", "recipe", "labels", "seed")
+    texts = [*STRANGE, *(changed(path, name, value) for name in names for value in VALUES)]
+    for name in ("network", "batch", "lr", "mirror", "size", "images"):
+        recipe = json.loads(tiny.a_run().to_json())["recipe"]
+        texts += [changed(path, "recipe", recipe | {name: value}) for value in VALUES]
+    for text in texts:
+        path.write_text(text)
+        with pytest.raises(InputError) as error, RunFolder(tmp_path).claim(tiny.a_run(seed=5)):
+            pass
+        assert str(error.value).startswith((f"{path} cannot be read", f"{tmp_path} holds another run")), text[:200]
+        assert "\n" not in str(error.value)
+
+
+def test_a_result_that_was_changed_is_named(tmp_path: Path) -> None:
+    folder, path = RunFolder(tmp_path), tmp_path / "result.json"
+    facts = {"id": "x", "accuracy": 12.5, "seconds": 3, "evaluations": [{"target": 12.5}], "run": {}}
+    folder.finish(facts)
+    assert folder.result() == facts
+    whole, noticed = path.read_bytes(), 0
+    for seed in range(60):
+        path.write_bytes(whole)
+        flip(path, seed)
+        try:
+            found = folder.result()
+        except InputError:
+            noticed += 1
+        else:
+            assert facts.items() <= (found or {}).items()  # white space, or the checksum's own name
+    assert noticed > 40
+    path.write_bytes(whole)
+    for text in [*STRANGE, *(changed(path, "accuracy", value) for value in ("x", [3], {"a": 1}))]:
+        path.write_text(text)
+        if text != "{}":
+            with pytest.raises(InputError, match=r"result\.json is damaged: remove it"):
+                folder.result()
+
+
+def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any moment: neither done without a model, nor a folder that nobody may use."""
+    run, out = tiny.a_run(), tmp_path / "run"
+    tiny.solve(run, tmp_path / "done")
+    for number in itertools.count(1):
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(tmp_path / "done", out)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", stopping(os.unlink, number))
+            try:
+                with RunFolder(out).claim(run, overwrite=True):
+                    break  # all of it was removed
+            except KeyboardInterrupt:
+                pass
+        assert not (out / "result.json").exists() or all((out / f"model.{end}").exists() for end in ("json", "safetensors"))
+        with RunFolder(out).claim(run):
+            pass
+    assert number > 5
+
+
+def stopping(function: Callable[..., None], number: int) -> Callable[..., None]:
+    calls = iter(range(1, 1_000))
+
+    def stop(*args: Any, **kwargs: Any) -> None:
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        function(*args, **kwargs)
+
+    return stop
+
+
+MOMENTS: dict[str, tuple[Any, str]] = {
+    "step": (Captured, "__call__"),
+    "line": (RunFolder, "append"),
+    "checkpoint": (checkpoint, "save"),
+    "model": (Model, "save"),
+    "result": (RunFolder, "finish"),
+}
+
+
+@pytest.mark.parametrize("method", ["adamatch", "noisystudent"])
+@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_folder_that_is_removed_under_way_is_an_error(
+    method: str, made_anew: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, (owner, name) = tmp_path / "run", MOMENTS[moment]
+
+    def remove() -> None:
+        shutil.rmtree(out)
+        if made_anew:
+            out.mkdir()
+
+    monkeypatch.setattr(owner, name, getattr(owner, name))  # to be undone
+    tiny.at_call(owner, name, 1, remove)
+    with pytest.raises(InputError, match="was removed while the run was under way: give the same command again"):
+        tiny.solve(tiny.a_run(method=method), out)
+    assert not (out / "result.json").exists()
+
+
+def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    tiny.in_process(tiny.doomed, tiny.a_run().to_json(), out, "tensors 2")
+    (out / "checkpoints" / ".step-000000003.safetensors.1234.part").write_bytes(b"half")
+    (out / ".model.safetensors.5678.part").write_bytes(b"half")
+    (out / "checkpoints" / "step-000000001.safetensors").write_bytes(b"without its JSON file")
+    monkeypatch.setattr(RunFolder, "finish", lambda *_: None)  # which removes the checkpoints
+    tiny.solve(tiny.a_run(), out)
+    assert list(out.rglob("*.part")) == []
+    assert len(list((out / "checkpoints").iterdir())) == 4
+
+
+def test_tensorboard_can_read_the_events(tmp_path: Path) -> None:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run, out = tiny.a_run(), tmp_path / "run"
+    tiny.in_process(tiny.doomed, run.to_json(), out, "step 8")  # after a row that is measured again
+    tiny.solve(run, out)
+    found = reader.EventAccumulator(str(out / "events")).Reload()
+    steps = [event.step for event in found.Scalars("target")]
+    assert steps == [3, 6, 9, 12]
+    assert [event.value for event in found.Scalars("loss")] == pytest.approx([row["loss"] for row in tiny.rows(out)])

@@ -5,10 +5,12 @@ import itertools
 import json
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +18,7 @@ from unittest import mock
 import numpy as np
 import torch
 import torch._dynamo  # an optimiser would import it, three seconds long, in every process
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from adamatch import experiment
@@ -107,23 +109,68 @@ def rows(out: Path) -> list[dict[str, Any]]:
 
 
 def in_process(function: Callable[..., None], *args: Any) -> int:
-    """The exit code of a process of its own that calls the function. It imports what we have imported only once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    process = context.Process(target=function, args=args)
-    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):  # else it does not find what to import
-        process.start()
+    """The exit code of a process of its own that calls the function."""
+    process = started(function, *args)
     process.join(60)
     assert process.exitcode is not None, "still running"
     return process.exitcode
 
 
+def started(function: Callable[..., None], *args: Any) -> BaseProcess:
+    """A process of its own that calls the function. It imports what we have imported only once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=function, args=args)
+    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):  # else it does not find what to import
+        process.start()
+    return process
+
+
 def doomed(text: str, out: Path, moment: str, place: Place = "auto") -> None:
-    """Do the run of this JSON, and die by SIGKILL at a moment such as "step 5" (see MOMENTS)."""
+    """Do the run of this JSON, and die by SIGKILL at a moment such as "step 5" (see MOMENTS).
+
+    "half 2" is inside of the second writing of tensors, "rename result.json" and "renamed result.json" around its rename.
+    """
     torch.set_num_threads(1)
-    kind, _, number = moment.partition(" ")
-    at_call(*MOMENTS[kind], int(number), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    kind, _, which = moment.partition(" ")
+    if kind == "half":
+        die_in_the_middle(int(which))
+    elif kind in ("rename", "renamed"):
+        die_around_a_rename(which, after=kind == "renamed")
+    else:
+        at_call(*MOMENTS[kind], int(which), die)
     solve(Run.from_json(text), out, place=place)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_in_the_middle(number: int) -> None:
+    calls = itertools.count(1)
+
+    def write(tensors: dict[str, Tensor], path: Path) -> None:
+        content = save(tensors)
+        if next(calls) == number:
+            path.write_bytes(content[: random.randrange(len(content) + 1)])
+            die()
+        path.write_bytes(content)
+
+    checkpoint.save_file = write  # type: ignore[attr-defined, assignment]
+
+
+def die_around_a_rename(name: str, after: bool) -> None:
+    replace = os.replace
+
+    def rename(old: Path, new: Path) -> None:
+        if after:
+            replace(old, new)
+        if new.name == name:
+            die()
+        if not after:
+            replace(old, new)
+
+    os.replace = rename  # type: ignore[assignment]
 
 
 def interrupted(text: str, out: Path, step: int, number: int) -> None:

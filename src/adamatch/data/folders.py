@@ -91,7 +91,7 @@ def read(
                 cache=cache,
                 progress=progress,
             )
-        source = Store.open(path)
+        source = Store.whole(path)
     name = str(source.info.get("origin", "the store")) if isinstance(source, Store) else "the data"
     if not isinstance(source, Store):
         if isinstance(source, tuple) and len(source) == 2:
@@ -179,7 +179,7 @@ def _cached(
         raise InputError(f"{cache} holds something else than a store: choose another folder for the cache")
     plan = _plan(paths, labels, names, size, origin)
     with suppress(InputError):
-        ready = Store.open(cache)
+        ready = Store.whole(cache)
         if ready.info.get("plan") == plan and (skip_bad or not ready.info["skipped"]):
             return ready
     make = partial(Writer, size=size, classes=names, labelled=labels is not None, info=origin | {"plan": plan}, plan=plan)

@@ -4,7 +4,6 @@ A store is a folder of `images.npy` (uint8, count x size x size x 3), `labels.np
 labels) and `store.json` (class names, checksums, where it came from). It appears under its name only when it is complete.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch import system
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
+from adamatch.files import checksum, read_json, sealed, sync, unsealed, write_atomically
 
 VERSION = 1
+HEAD = {"classes": list, "labelled": bool, "info": dict}  # what store.json has, and of which kind
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
@@ -43,24 +44,76 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Map a finished store; nothing but its header is read."""
+        """Map a finished store. Its header and labels are checked; its images, which may be very many, by `whole`."""
         path = Path(path)
-        try:
-            head = json.loads((path / "store.json").read_text())
-        except FileNotFoundError:
-            raise InputError(f"{path} is not a store: it has no store.json (make one with `adamatch data prepare`)") from None
-        except ValueError:
-            raise InputError(f"{path}/store.json is damaged: delete {path} and prepare it again") from None
-        if not isinstance(head, dict) or not {"classes", "labelled", "info"} <= head.keys():
-            raise InputError(f"{path}/store.json is damaged: delete {path} and prepare it again")
-        if head.get("version") != VERSION:
-            raise InputError(f"{path} was written by another version ({head.get('version')}): delete it and prepare it again")
+        head = _head(path)
         try:
             images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
             labels = np.load(path / "labels.npy", allow_pickle=False) if head["labelled"] else None
-        except (OSError, EOFError, ValueError) as error:
-            raise InputError(f"{path} is damaged ({error}): delete it and prepare it again") from None
+            _check(images, labels, len(head["classes"]))
+            if labels is not None:
+                _check_sum(path, head, "labels.npy")
+        except Exception as error:  # NumPy raises errors of all kinds, when a header is damaged
+            why = str(error).partition("\n")[0]
+            raise InputError(f"{path} is damaged ({why}): delete it and prepare it again") from None
         return cls(images, labels, tuple(head["classes"]), head["info"])
+
+    @classmethod
+    def whole(cls, path: str | Path) -> Self:
+        """Map a finished store of which every byte is as it was written; in one process each is read for that once."""
+        path = Path(path)
+        store = cls.open(path)
+        state = (path / "images.npy").stat()
+        seen = (path.absolute(), state.st_ino, state.st_size, state.st_mtime_ns)
+        if seen not in _seen:
+            try:
+                _check_sum(path, _head(path), "images.npy")
+            except ValueError as error:
+                raise InputError(f"{path} is damaged ({error}): delete it and prepare it again") from None
+            _seen.add(seen)
+        return store
+
+
+_seen: set[tuple[Path, int, int, int]] = set()  # images.npy whose checksum was right
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """What store.json says, checked."""
+    try:
+        found = read_json(path / "store.json")
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{path} is not a store: it has no store.json (make one with `adamatch data prepare`)") from None
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and found.keys() >= HEAD.keys() and found.get("version") != VERSION:
+        version = shortened(found.get("version"))
+        raise InputError(f"{path} was written by another version ({version}): delete it and prepare it again")
+    try:
+        head = unsealed(found)
+        sound = all(type(head.get(name)) is kind for name, kind in HEAD.items())
+    except ValueError:
+        sound = False
+    if not sound or not all(isinstance(name, str) for name in head["classes"]):
+        raise InputError(f"{path}/store.json is damaged: delete {path} and prepare it again")
+    return head
+
+
+def _check(images: NDArray[Any], labels: NDArray[Any] | None, classes: int) -> None:
+    """That these are a store's arrays."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] != images.shape[2] or images.shape[3] != 3:
+        raise ValueError(f"images are {images.shape} of {images.dtype}")
+    if labels is None:
+        return
+    if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
+        raise ValueError(f"labels are {labels.shape} of {labels.dtype}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise ValueError(f"labels are not those of {classes} classes")
+
+
+def _check_sum(path: Path, head: Mapping[str, Any], name: str) -> None:
+    sums = head.get("sha256")
+    if not isinstance(sums, dict) or checksum(path / name) != sums.get(name):
+        raise ValueError(f"{name} was changed since it was written")
 
 
 class Writer:
@@ -117,15 +170,21 @@ class Writer:
             if isinstance(array, np.memmap):
                 array.flush()
         names = ["images.npy", "labels.npy"] if self.labels is not None else ["images.npy"]
+        for name in names:
+            sync(self.partial / name)
         self.head["info"] |= info
         self.head["sha256"] = {name: checksum(self.partial / name) for name in names}
-        (self.partial / "store.json").write_text(json.dumps(self.head, indent=1))
+        write_atomically(self.partial / "store.json", json.dumps(sealed(self.head), indent=1))
         del self.images, self.done, self.labels
-        for leftover in ("done.npy", "plan.json"):
-            (self.partial / leftover).unlink()
+        old = self.path.with_name(f".{self.path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
         if self.path.exists():
-            shutil.rmtree(self.path)
+            os.replace(self.path, old)
         os.replace(self.partial, self.path)
+        sync(self.path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+        for leftover in ("done.npy", "plan.json"):  # last: until the store has its name, they let its making go on
+            (self.path / leftover).unlink()
         return Store.open(self.path)
 
     def __enter__(self) -> Self:
@@ -134,12 +193,6 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None and self.partial.exists():
             self.commit()
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, in bounded memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _require_space(folder: Path, needed: int) -> None:

@@ -35,6 +35,7 @@ A grid of your own is a Python function that yields runs: in `mine.py`, `from ad
 `def seeds(): yield from (Run(source="rendered", target="handwritten", seed=seed) for seed in range(10))`; and
 `adamatch grid run mine:seeds`""",
 )
+NOT_ALL = 3  # the exit code where runs are left that wait, or that others do
 CLUSTERS = "With --engine ray or slurm"
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
@@ -124,6 +125,8 @@ def run(
 ) -> None:
     """Do the runs that are not done. Kill it at any moment; the same line goes on where it stopped.
 
+    It ends with 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if it was stopped.
+
     `adamatch grid run handwriting --processes 2`
 
     `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept the moment it is there
@@ -161,6 +164,9 @@ def run(
     _print_failures(runs, folders)
     if counts["failed"]:
         raise typer.Exit(1)
+    if engine != "slurm" and (counts["waiting"] or counts["running"]):  # there they wait in its queue
+        say("not all runs are done: the same line goes on with those that wait, and sees whether others did theirs")
+        raise typer.Exit(NOT_ALL)
 
 
 @app.command()

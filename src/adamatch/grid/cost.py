@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adamatch.data.tasks import POOLS
-from adamatch.errors import InputError
+from adamatch.files import read_json
 from adamatch.grid.step_times import MEASURED
 from adamatch.methods import METHODS
 from adamatch.train.run import Run
@@ -99,14 +99,14 @@ def measurements(*folders: Path) -> list[Measured]:
 
 def _of_file(path: Path) -> list[Measured]:
     try:
-        facts = json.loads(path.read_text())
+        facts = read_json(path)
     except (OSError, ValueError):
         return []
     if not isinstance(facts, dict):
         return []
     try:
         return _of_facts(facts)
-    except (KeyError, TypeError, AttributeError, InputError):  # somebody else's file, or another version's
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):  # somebody else's file, or another version's
         return []
 
 
@@ -123,7 +123,8 @@ def _of_facts(facts: dict[str, Any]) -> list[Measured]:
 
 def _of_row(row: dict[str, Any], machine: str) -> Measured:
     batch, uratio, strong = row.get("batch", 64), row.get("uratio", 3), row.get("strong", "cta")
-    return Measured(Shape(row["network"], row["size"], batch, uratio, row["method"], 1, strong), row["ms"] / 1000, machine)
+    shape = Shape(str(row["network"]), int(row["size"]), int(batch), int(uratio), row["method"], 1, str(strong))
+    return Measured(shape, float(row["ms"]) / 1000, machine)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
+from adamatch.files import read_json
 from adamatch.grid import published
 from adamatch.grid.render import Figure
 from adamatch.sets.benchmarks import BENCHMARKS
+from adamatch.train.folder import read_result
 from adamatch.train.run import BUDGETS, PAPER, Recipe, Run, recipe
 
 
@@ -40,20 +42,20 @@ def read(folder: Path) -> list[dict[str, Any]]:
     results = {}
     for path in paths:
         try:
-            facts = json.loads(path.read_text())
+            facts = read_json(path)
         except ValueError:
             raise InputError(f"{path} is not a result: its JSON cannot be read") from None
         if isinstance(facts, dict) and facts.keys() >= {"id", "run", "accuracy"}:
-            results[facts["id"]] = facts
+            results[str(facts["id"])] = read_result(path)
     return list(results.values())
 
 
 def run_of(result: dict[str, Any]) -> Run:
     try:
         return Run.from_json(json.dumps(result["run"]))
-    except (TypeError, KeyError, AttributeError):
+    except (ValueError, KeyError):
         raise InputError(
-            f"result {result.get('id')} was written by another version of adamatch: read it with that one"
+            f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one"
         ) from None
 
 

@@ -3,26 +3,40 @@
 Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make it (a
 hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number, which again only one can.
 
-Alive is what a holder on this machine is as long as it has its file locked: the kernel frees the lock with the process. A
-holder elsewhere is alive as long as it touches its file. Times are compared with those that the file system itself gives to new
-files, so that no machine's clock matters.
+Alive is what a holder on this machine is as long as it has its file locked: the system frees the lock with the process. A
+holder elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured here, from the
+first look on: dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
 """
 
-import fcntl
 import json
 import os
 import platform
+import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from adamatch import locks
 from adamatch.errors import InputError
+from adamatch.files import read_json
 
 BEAT = 15.0  # seconds between two touches
 DEAD_AFTER = 120.0  # seconds without a touch, for a holder on another machine
+
+
+class Sight(NamedTuple):
+    """What this process has seen of a lease."""
+
+    touched: int  # its date when last seen
+    since: float  # on the monotonic clock: when it had this date first
+    lives: bool  # whether it was seen to change
+
+
+_sights: dict[tuple[Path, str], Sight] = {}
 
 
 def this_machine() -> str:
@@ -37,8 +51,8 @@ def this_machine() -> str:
 class Lease:
     """One attempt to hold a folder. `lost` becomes true when another took it over (we were stopped for long, say)."""
 
-    def __init__(self, folder: Path, *, beat: float = BEAT, dead_after: float = DEAD_AFTER) -> None:
-        self.folder, self.beat, self.dead_after = folder, beat, dead_after
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.lost = False
 
     @contextmanager
@@ -47,7 +61,7 @@ class Lease:
         part = self.folder / f".lease-{uuid.uuid4().hex}"
         with part.open("w") as file:
             facts = {"machine": this_machine(), "pid": os.getpid(), "token": part.name}
-            file.write(json.dumps({**facts, "locked": _lock(file.fileno(), fcntl.LOCK_EX)}))
+            file.write(json.dumps({**facts, "locked": locks.lock(file)}))
             file.flush()
             os.fsync(file.fileno())
             try:
@@ -73,9 +87,11 @@ class Lease:
         held = leases(self.folder)
         last = held[-1] if held else None
         judged = _token(last)
-        if last is not None and alive(last, self.dead_after, now=_now(self.folder)):
+        if last is not None and not dead(last):
             return None
-        mine = self.folder / f"lease-{_number(last) + 1}"
+        mine = self.folder / f"lease-{1 + max(map(_number, self.folder.glob('lease-*')), default=0)}"
+        if not _number(mine):
+            raise InputError(f"{self.folder} has files called lease-N that no worker made: remove them")
         try:
             os.link(part, mine)
         except FileExistsError:
@@ -90,7 +106,7 @@ class Lease:
         return mine
 
     def _beat(self, mine: Path, end: threading.Event, on_loss: Callable[[], None]) -> None:
-        while not end.wait(self.beat):
+        while not end.wait(BEAT):
             try:
                 os.utime(mine)
                 self.lost = leases(self.folder)[-1] != mine
@@ -104,13 +120,13 @@ class Lease:
 
 def leases(folder: Path) -> list[Path]:
     """The folder's leases, the one that counts last."""
-    return sorted(folder.glob("lease-*"), key=_number)
+    return sorted((path for path in folder.glob("lease-*") if _number(path) and path.is_file()), key=_number)
 
 
-def holder(folder: Path, dead_after: float = DEAD_AFTER) -> dict[str, Any] | None:
-    """Who does the run at this moment, if anybody."""
+def holder(folder: Path) -> dict[str, Any] | None:
+    """Who does the run at this moment, as far as can be told."""
     held = leases(folder)
-    return _facts(held[-1]) if held and alive(held[-1], dead_after, now=_now(folder)) else None
+    return _facts(held[-1]) if held and _seems_alive(held[-1]) else None
 
 
 def holders(folder: Path) -> list[dict[str, Any]]:
@@ -118,55 +134,88 @@ def holders(folder: Path) -> list[dict[str, Any]]:
     return [_facts(path) for path in leases(folder)]
 
 
-def alive(lease: Path, dead_after: float, now: float) -> bool:
-    """Whether its holder is. `now` is the file system's."""
-    facts = _facts(lease)
-    if facts.get("locked") and facts["machine"] == this_machine():
-        return locked(lease)
+def shows_life(folder: Path, until: float = float("inf")) -> bool:
+    """Whether the run has a holder that lives; waits for that, or its death, to be certain, or for `time.monotonic()`."""
+    first = _newest_touch(folder)
+    while first is not None and time.monotonic() < until:
+        held = leases(folder)
+        if not held or dead(held[-1]):
+            return False
+        if _is_ours(_facts(held[-1])) or _newest_touch(folder) != first:
+            return True
+        time.sleep(min(1.0, DEAD_AFTER / 10))
+    return first is not None
+
+
+def dead(lease: Path) -> bool:
+    """Whether its holder is, for certain."""
+    if _is_ours(_facts(lease)):
+        return not locks.is_locked(lease)
+    seen = _look(lease)
+    return seen is None or time.monotonic() - seen.since >= DEAD_AFTER
+
+
+def _seems_alive(lease: Path) -> bool:
+    """The same the other way round, with a guess by its date as long as it was not watched for long enough."""
+    if dead(lease):
+        return False
+    seen = None if _is_ours(_facts(lease)) else _look(lease)
+    return seen is None or seen.lives or abs(_now(lease.parent) - seen.touched / 1e9) < DEAD_AFTER
+
+
+def _look(lease: Path) -> Sight | None:
+    """What is known of it, this look included; None if it is gone."""
     try:
-        return now - lease.stat().st_mtime < dead_after
+        touched = lease.stat().st_mtime_ns
     except FileNotFoundError:
-        return False
+        return None
+    key = (lease, _token(lease) or "")
+    before = _sights.get(key)
+    if before is None or before.touched != touched:
+        _sights[key] = Sight(touched, time.monotonic(), before is not None)
+    return _sights[key]
 
 
-def locked(path: Path) -> bool:
-    """Whether a process has the file locked. The question itself disturbs no other asker."""
-    try:
-        with path.open() as file:
-            return not _lock(file.fileno(), fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return False
+def _newest_touch(folder: Path) -> tuple[Path, int] | None:
+    held = leases(folder)
+    seen = _look(held[-1]) if held else None
+    return (held[-1], seen.touched) if seen else None
 
 
-def _lock(file: int, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _is_ours(facts: dict[str, Any]) -> bool:
+    """Whether its holder is on this machine, and has it locked if it lives."""
+    return bool(facts["locked"]) and facts["machine"] == this_machine()
 
 
 def _now(folder: Path) -> float:
+    """As the file system dates new files."""
     probe = folder / f".now-{uuid.uuid4().hex}"
-    probe.touch()
     try:
+        probe.touch()
         return probe.stat().st_mtime
+    except OSError:  # somebody else's folder, which we may only read
+        return time.time()
     finally:
-        probe.unlink()
+        probe.unlink(missing_ok=True)
 
 
 def _facts(lease: Path) -> dict[str, Any]:
+    """Who made it; of a file that no holder wrote, nothing is known."""
     try:
-        facts: dict[str, Any] = json.loads(lease.read_text())
+        found = read_json(lease)
     except (FileNotFoundError, ValueError):
-        return {}
-    return facts
+        found = {}
+    known = found if isinstance(found, dict) else {}
+    machine, token = (str(known.get(name) or "unknown") for name in ("machine", "token"))
+    pid = known["pid"] if isinstance(known.get("pid"), int) else "?"
+    return {"machine": machine, "pid": pid, "token": token, "locked": known.get("locked") is True}
 
 
 def _number(lease: Path | None) -> int:
-    text = lease.name.removeprefix("lease-") if lease else "0"
-    return int(text) if text.isdigit() else 0
+    """0 for what is no lease, whatever its name."""
+    found = re.fullmatch(r"lease-([0-9]{1,6})", lease.name) if lease else None
+    return int(found[1]) if found else 0
 
 
 def _token(lease: Path | None) -> str | None:
-    return _facts(lease).get("token") if lease else None
+    return _facts(lease)["token"] if lease else None

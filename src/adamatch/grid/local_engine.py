@@ -18,7 +18,7 @@ import torch
 from adamatch.errors import InputError, Interruption
 from adamatch.grid import lease
 from adamatch.grid.spread import Resources
-from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work
+from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work_and_look_again
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
@@ -31,7 +31,7 @@ def run(job: Job, asked: Resources) -> None:
     if asked.processes < 1:
         raise InputError(f"processes counts workers: give 1 or more, not {asked.processes}")
     if asked.processes == 1:
-        work(job)
+        work_and_look_again(job)
     else:
         _workers(job, asked.processes)
 
@@ -107,7 +107,7 @@ def _worker(job: Job, number: int, count: int) -> None:
     elif job.device.startswith("cuda:"):
         job = replace(job, at_a_time=count)
     try:
-        work(job)
+        work_and_look_again(job)
     except Interruption:
         sys.exit(STOPPED)
     except BrokenProcess as error:  # a new worker takes its place

@@ -16,7 +16,7 @@ from adamatch.grid import lease
 from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
-from adamatch.grid.work import BrokenProcess, Job, beats, say
+from adamatch.grid.work import BrokenProcess, Job, say
 from adamatch.train.run import Run
 
 RETRIES = 2  # of a task whose worker or machine died, by Ray itself
@@ -127,8 +127,7 @@ def _after_death(job: Job, batch: tuple[Run, ...], deaths: Counter[str], reason:
     culprits = []
     for run in undone:
         folder = job.folders.of(run)
-        held = lease.leases(folder)
-        if held and not beats(folder, held[-1].stat().st_mtime):
+        if lease.leases(folder) and not lease.shows_life(folder):
             culprits.append(run)
             why = f"its workers died {RETRIES + 1} times ({reason}): too little memory is a frequent cause"
             job.folders.record(run, why)

@@ -50,7 +50,7 @@ def run_grid(
     do = engines.choose(engine, job, asked := replace(resources or Resources(), processes=processes))
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could
-        if retry and folders.state(run) == "failed":
+        if folders.state(run) == "failed" and retry:  # looked at in any case: of leases that change later it is known who lives
             folders.forget(run)
     do(job, asked)
     states = Counter(folders.state(run) for run in job.runs)

@@ -13,7 +13,7 @@ import torch
 from adamatch.errors import InputError
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
-from adamatch.grid.work import Job, look_again, work
+from adamatch.grid.work import Job, work_and_look_again
 from adamatch.sets import catalog
 from adamatch.train.run import Run
 
@@ -95,5 +95,4 @@ def do_batch(job: Job, token: Token, threads: int, until: float = float("inf")) 
     check_shared(token, job.folders.out)
     torch.set_num_threads(threads)
     here = replace(job, deadline=time.monotonic() + until - time.time())
-    work(here)
-    look_again(here)
+    work_and_look_again(here)

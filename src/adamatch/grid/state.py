@@ -3,17 +3,15 @@
 import contextlib
 import datetime
 import json
-import os
 import traceback
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from adamatch.errors import InputError
+from adamatch.files import make_folder, read_json, write_atomically
 from adamatch.grid import lease
-from adamatch.train.checkpoint import write_atomically
-from adamatch.train.folder import RunFolder, read_result
+from adamatch.train.folder import RunFolder, read_result, write_result
 from adamatch.train.run import Run
 
 State = Literal["done", "failed", "running", "waiting"]
@@ -50,7 +48,7 @@ class Folders:
 
     def error(self, run: Run) -> dict[str, Any]:
         try:
-            error = json.loads((self.of(run) / "error.json").read_text())
+            error = read_json(self.of(run) / "error.json")
         except (FileNotFoundError, ValueError):
             return {}
         return error if isinstance(error, dict) else {}
@@ -59,20 +57,18 @@ class Folders:
         """Copy a finished run's result to where results are kept, once."""
         kept = self._kept(run)
         if kept is not None and not kept.exists() and (result := RunFolder(self.of(run)).result()) is not None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, json.dumps(result, indent=1))
+            make_folder(kept.parent)
+            write_result(kept, result)
 
     def make(self, run: Run) -> Path:
         """The run's folder with its run.json: from now on it may hold a lease or an error."""
         folder = self.of(run)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise InputError(f"{folder} cannot be made ({error.strerror}): clear the way, or give another --out") from None
         if not (folder / "run.json").exists():
-            part = folder / f".run-{uuid.uuid4().hex}"  # a name of its own: others may make this folder at the same moment
-            part.write_text(run.to_json())
-            os.replace(part, folder / "run.json")
+            write_atomically(folder / "run.json", run.to_json())
         return folder
 
     def record(self, run: Run, error: str, trace: str = "") -> None:

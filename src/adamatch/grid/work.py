@@ -14,15 +14,16 @@ from pathlib import Path
 
 import torch
 
-from adamatch import experiment
+from adamatch import experiment, locks
 from adamatch.errors import InputError, Interruption, shown
+from adamatch.files import disk_is_full, may_pass, reason
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
 from adamatch.train import speed
-from adamatch.train.checkpoint import disk_is_full
 from adamatch.train.run import Run
 
+AGAIN_AFTER = (10.0, 60.0, 300.0)  # seconds, before a run is tried again whose disk was away for a moment
 ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other
 
 Train = Callable[[Run, Path, "Job"], object]
@@ -65,9 +66,9 @@ def train_one(run: Run, folder: Path, job: Job) -> object:
     return experiment.train(run, out=folder, data=job.data, machine=machine, quiet=job.quiet)
 
 
-def work(job: Job) -> None:
+def work(job: Job, pace: Pace | None = None) -> None:
     """Walk the list in this process until nothing is left to do or the time is over."""
-    pace, parent = Pace(), multiprocessing.parent_process()
+    pace, parent = pace or Pace(), multiprocessing.parent_process()
     for run in job.runs:
         if parent is not None and not parent.is_alive():
             return
@@ -78,34 +79,38 @@ def work(job: Job) -> None:
             perform(run, job, pace)
 
 
-def look_again(job: Job) -> None:
-    """Do those runs whose holder shows no life any more: on another machine that is known only after a while."""
-    touched = {run.id: _last_touch(job.folders.of(run)) for run in job.runs if job.folders.state(run) == "running"}
-    for run in job.runs:
-        if run.id in touched and not beats(job.folders.of(run), touched[run.id]):
-            work(replace(job, runs=(run,)))
+def work_and_look_again(job: Job) -> None:
+    """What a worker does. It knows only so what became of the runs that others had, when it came by them."""
+    pace = Pace()
+    work(job, pace)
+    look_again(job, pace)
 
 
-def beats(folder: Path, touched: float) -> bool:
-    """Whether the run's holder has touched its lease since `touched`; waits until that, or its death, is certain."""
-    while lease.holder(folder):
-        if _last_touch(folder) != touched:
-            return True
-        time.sleep(1)
-    return False
+def look_again(job: Job, pace: Pace | None = None) -> None:
+    """Do those runs that wait after all, as whoever had them left them or shows no life any more."""
+    left = [run for run in job.runs if job.folders.state(run) in ("waiting", "running")]
+    for run in left:
+        if not lease.shows_life(job.folders.of(run), job.deadline):
+            work(replace(job, runs=(run,)), pace)
 
 
 def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
     """Do one run, unless it is done, has failed, or is being done. The whole of what an engine has to call."""
-    try:
-        _perform(run, job, pace)
-    except Exception as error:
-        if disk_is_full(error):
-            raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
-        raise
+    for pause in (*AGAIN_AFTER, None):
+        try:
+            _perform(run, job, pace, last=pause is None)
+            return
+        except Exception as error:
+            if disk_is_full(error):
+                raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
+            if pause is None or not may_pass(error):
+                raise
+            say(f"{run.name}: {reason(error)}; it goes on in {pause:.0f} s")
+        time.sleep(pause)
 
 
-def _perform(run: Run, job: Job, pace: Pace | None) -> None:
+def _perform(run: Run, job: Job, pace: Pace | None, last: bool) -> None:
+    """`last`: an error of the disk that may pass counts as well."""
     folders = job.folders
     if folders.state(run) != "waiting":
         return
@@ -114,7 +119,7 @@ def _perform(run: Run, job: Job, pace: Pace | None) -> None:
     held = Lease(folder)
     with held.hold(on_loss=stop_the_loop) as ours:
         # A worker may have ended it, or failed, between the first look and the lease; somebody may train there without a lease.
-        if not ours or folders.done(run) or folders.error(run) or lease.locked(folder / ".lock"):
+        if not ours or folders.done(run) or folders.error(run) or locks.is_locked(folder / ".lock"):
             return
         began = time.monotonic()
         say(f"start {run.name}")
@@ -126,7 +131,7 @@ def _perform(run: Run, job: Job, pace: Pace | None) -> None:
             say(f"left to another worker, which took it over: {run.name}")
             return
         except Exception as error:
-            if disk_is_full(error):  # no fault of the run
+            if disk_is_full(error) or (may_pass(error) and not last):  # no fault of the run
                 raise
             folders.record(run, one_line(error), trace_of(error))
             say(f"failed {run.name}: {one_line(error)}")
@@ -150,14 +155,6 @@ def _need_room(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(out).free < ROOM:
         raise InputError(f"{platform.node()}: {out} has less than {ROOM >> 20} MB free: make room and start again")
-
-
-def _last_touch(folder: Path) -> float:
-    held = lease.leases(folder)
-    try:
-        return held[-1].stat().st_mtime if held else 0.0
-    except FileNotFoundError:
-        return 0.0
 
 
 def _clean_up() -> None:

@@ -1,10 +1,10 @@
 """What can be known of a result: accuracy where there are labels to measure it, else what shows without any."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from adamatch.data.tasks import Problem
+from adamatch.files import parse
 from adamatch.train.folder import RunFolder
 
 
@@ -16,18 +16,24 @@ def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     largest         the class with the most pseudo-labels
     largest_share   its part of them; a class that swallows the others shows here
     """
-    result, row = folder.result() or {}, _last_row(folder)
+    result, row = folder.result() or {}, _last_row(folder, len(problem.classes))
     counts = row.get("pseudo_labels") or []
     total = sum(counts)
     return {
         "target_accuracy": result.get("accuracy"),
-        "median_of": min(result.get("median_of", 1), len(result.get("evaluations", []))),
+        "median_of": median_of(result),
         "source_accuracy": result.get("source_accuracy"),
         "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
         "mask": row.get("mask"),
         "largest": problem.classes[counts.index(max(counts))] if total else None,
         "largest_share": max(counts) / total if total else None,
     }
+
+
+def median_of(result: Mapping[str, Any]) -> int:
+    """Of how many evaluations the accuracies of a result.json are the median."""
+    median, evaluations = result.get("median_of", 1), result.get("evaluations", [])
+    return min(median, len(evaluations)) if isinstance(median, int) and isinstance(evaluations, list) else 1
 
 
 def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
@@ -51,9 +57,15 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
     return told
 
 
-def _last_row(folder: RunFolder) -> dict[str, Any]:
+def _last_row(folder: RunFolder, classes: int) -> dict[str, Any]:
+    """The last line of metrics.jsonl; nothing where it is not one that a run writes."""
     try:
-        row: dict[str, Any] = json.loads((folder.path / "metrics.jsonl").read_text().splitlines()[-1])
+        row = parse((folder.path / "metrics.jsonl").read_bytes().splitlines()[-1])
     except (OSError, IndexError, ValueError):
         return {}
-    return row
+    if not isinstance(row, dict):
+        return {}
+    counts, mask = row.get("pseudo_labels"), row.get("mask")
+    numbers = [*(counts if isinstance(counts, list) else []), *([] if mask is None else [mask])]
+    sound = all(isinstance(each, (int, float)) for each in numbers) and (counts is None or isinstance(counts, list))
+    return row if sound and len(counts or []) in (0, classes) else {}

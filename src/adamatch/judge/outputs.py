@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from adamatch import ranks
 from adamatch.data.store import Labels, Pixels
 from adamatch.data.tasks import Problem
+from adamatch.errors import InputError
 from adamatch.evaluate import predict_together
+from adamatch.files import make_folder, write_atomically, write_whole
 from adamatch.train.speed import Machine
 
 MOST = 4000  # images of each kind, spread evenly
@@ -41,20 +43,29 @@ class Outputs:
     def __call__(self, net: nn.Module, step: int) -> None:
         found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}
         if ranks.rank() == 0:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             compact: dict[str, Any] = {name: values.astype(np.float16) for name, values in found.items()}
             if not (self.folder / CLASSES).exists():
-                (self.folder / CLASSES).write_text(json.dumps(self.names))
-            np.savez_compressed(self.folder / f"step-{step:09d}.npz", **compact)
+                write_atomically(self.folder / CLASSES, json.dumps(self.names))
+            write_whole(self.folder / f"step-{step:09d}.npz", lambda part: _write(part, compact))
 
 
 def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
     """What was written, by step."""
     found: dict[int, Mapping[str, Probabilities]] = {}
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
-        with np.load(path, allow_pickle=False) as arrays:
-            found[int(path.stem.removeprefix("step-"))] = dict(arrays)
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                found[int(path.stem.removeprefix("step-"))] = dict(arrays)
+        except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
+            why = str(error).partition("\n")[0]
+            raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None
     return found
+
+
+def _write(path: Path, arrays: Mapping[str, Any]) -> None:
+    with path.open("wb") as file:  # NumPy would give the file another name
+        np.savez_compressed(file, **arrays)
 
 
 def rows(count: int) -> Labels:

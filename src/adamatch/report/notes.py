@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.evaluate import predict, score
+from adamatch.files import write_atomically
 from adamatch.model import Model
 from adamatch.report import features
 from adamatch.report.features import FeatureMap
 from adamatch.report.pool import Pool
 from adamatch.report.record import UNREADABLE
-from adamatch.train.checkpoint import write_atomically
 
 VERSION = 1
 IMAGES, MAP = "images.json", "map.npz"

@@ -14,6 +14,7 @@ from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
 from adamatch.experiment import problem_of
+from adamatch.files import write_atomically
 from adamatch.model import Model
 from adamatch.report import notes as noted
 from adamatch.report import record as recorded
@@ -26,7 +27,6 @@ from adamatch.report.record import Record
 from adamatch.report.tables import beside, facts, settings, title
 from adamatch.report.thumbnails import Thumbnail, thumbnails
 from adamatch.report.verdict import verdict, warnings
-from adamatch.train.checkpoint import write_atomically
 from adamatch.train.run import Run
 
 NAME = "report.html"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from adamatch.errors import shown
 from adamatch.evaluate import Score
-from adamatch.judge.estimate import lines
+from adamatch.judge.estimate import lines, median_of
 from adamatch.model import Model, Predictions
 from adamatch.terminal import print_table, say
 
@@ -19,9 +19,8 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     """A benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found.get(key) is not None:
-            count = min(found["median_of"], len(found["evaluations"]))
-            say(f"{name} accuracy {found[key]:.2f} % (median of the last {count} evaluations)")
-    say(f"{found.get('seconds', 0):.0f} s of training; the model is in {folder}")
+            say(f"{name} accuracy {found[key]:.2f} % (median of the last {median_of(found)} evaluations)")
+    say(f"{found.get('seconds') or 0:.0f} s of training; the model is in {folder}")
 
 
 def estimate(model: Model, folder: Path) -> None:

@@ -69,7 +69,7 @@ def open_store(name: str, domain: str, split: str, size: int, root: Path | None 
             f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} --from DIR` "
             "(or name the folder of prepared sets with --data or $ADAMATCH_DATA)"
         )
-    return Store.open(path)
+    return Store.whole(path)
 
 
 def _at(*folders: str, **file: str | int) -> File:

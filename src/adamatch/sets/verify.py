@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from adamatch.data.store import Store, checksum
+from adamatch.data.store import Store
 from adamatch.errors import InputError
+from adamatch.files import checksum
 from adamatch.sets import catalog
 from adamatch.sets.catalog import Counts
 

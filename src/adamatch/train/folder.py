@@ -1,16 +1,16 @@
 """A run's folder: run.json, metrics.jsonl, checkpoints/, model.safetensors and, written last, result.json. Done is a file."""
 
-import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from adamatch import ranks
+from adamatch import locks, ranks
 from adamatch.errors import InputError
-from adamatch.train.checkpoint import write_atomically
+from adamatch.files import make_folder, parse, patiently, read_json, reason, sealed, sync, unsealed, write_atomically
 from adamatch.train.run import Run
 
 
@@ -20,6 +20,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
+        self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
 
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[None]:
@@ -27,35 +28,62 @@ class RunFolder:
         if ranks.rank() > 0:
             yield
             return
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({error.strerror}): choose another folder") from None
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(
-                    f"{self.path} is being used by another process: wait for it, or choose another folder"
-                ) from None
+        with self._alone():
             if overwrite:
                 self._empty()
             new = self._take(run)
+            self.claimed = (self.path / "run.json", (self.path / "run.json").read_text())
             try:
                 yield
             except Exception:
-                if new and [entry.name for entry in self._visible()] == ["run.json"]:
+                if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
                     (self.path / "run.json").unlink()  # nothing was done: the mistake can be corrected, in the same folder
                 raise
+            finally:
+                self.claimed = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            make_folder(self.path)
+            lock = locks.take(self.path / ".lock")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({reason(error)}): choose another folder") from None
+        if lock is None:
+            raise InputError(f"{self.path} is being used by another process: wait for it, or choose another folder")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def stage(self, name: str) -> "RunFolder":
+        """A folder in it, for a training that comes before the one that is wanted."""
+        inner = RunFolder(self.path / name)
+        inner.claimed = self.claimed
+        self.check()
+        if ranks.rank() == 0:
+            make_folder(inner.path)
+        return inner
+
+    def check(self) -> None:
+        """That the folder is still there: it may be removed under way, and must not be made anew with a part of the run."""
+        if self.claimed is None:
+            return
+        held, text = self.claimed
+        try:
+            there = patiently(held.read_text) == text
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            there = False
+        if not there:
+            raise InputError(f"{held.parent} was removed while the run was under way: give the same command again")
 
     def _take(self, run: Run) -> bool:
         """Whether the run is new here; the same run may go on, another may not begin."""
         held = self.path / "run.json"
         if held.exists():
             try:
-                other = Run.from_json(held.read_text())
-            except (ValueError, KeyError, TypeError):
+                other = Run.from_json(json.dumps(read_json(held)))
+            except ValueError:
                 raise InputError(f"{held} cannot be read: choose another folder, or give --overwrite to replace it") from None
             if other.id != run.id:  # not ==: JSON has no tuples
                 raise InputError(
@@ -70,9 +98,12 @@ class RunFolder:
         return False
 
     def _empty(self) -> None:
+        """Killed in the middle of it, the folder still holds a run, and one that is not finished."""
         if self._visible() and not (self.path / "run.json").exists():
             raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
-        for entry in self.path.iterdir():
+        (self.path / "result.json").unlink(missing_ok=True)
+        sync(self.path)
+        for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "run.json"):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != ".lock":
@@ -88,32 +119,46 @@ class RunFolder:
         return read_result(path) if path.exists() else None
 
     def finish(self, result: Mapping[str, Any]) -> None:
+        """The run is done; its model must be on the disk before."""
         if ranks.rank() > 0:
             return
-        write_atomically(self.path / "result.json", json.dumps(result, indent=1))
+        self.check()
+        write_result(self.path / "result.json", result)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """One more line of metrics.jsonl."""
+        """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
         if ranks.rank() > 0:
             return
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "metrics.jsonl").open("a") as file:
+        self.check()
+        path = self.path / "metrics.jsonl"
+        new = not path.exists()
+        with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Forget the metrics after `step`: they will be measured again."""
+        """Forget the metrics after `step`, which will be measured again, and what a killed process left half written."""
+        if ranks.rank() > 0:
+            return
+        for left in (".m*.part", "*/.step-*.part"):  # not what others may be writing: run.json
+            for part in self.path.glob(left):
+                part.unlink(missing_ok=True)
         path = self.path / "metrics.jsonl"
-        if ranks.rank() == 0 and path.exists():
-            rows = [line for line in path.read_text().splitlines() if _step_of(line) <= step]
+        if path.exists():
+            rows = [line for line in path.read_text(errors="replace").split("\n") if _step_of(line) <= step]
             write_atomically(path, "".join(f"{line}\n" for line in rows))
 
 
 def _step_of(line: str) -> float:
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError):
+        step = parse(line)["step"]
+    except (ValueError, KeyError, TypeError):
         return float("inf")  # half a line, from a process that was killed in its middle
+    return step if isinstance(step, (int, float)) else float("inf")
 
 
 def _difference(theirs: Run, ours: Run) -> str:
@@ -126,11 +171,19 @@ def _difference(theirs: Run, ours: Run) -> str:
     return ", ".join(told) + (" ..." if len(names) > len(told) else "")
 
 
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """With a checksum, which `read_result` looks at."""
+    write_atomically(path, json.dumps(sealed(result), indent=1))
+
+
 def read_result(path: Path) -> dict[str, Any]:
+    """A run's result.json, or one that was kept elsewhere; those from before there were checksums have none."""
+    result: dict[str, Any] = {}
     try:
-        result = json.loads(path.read_text())
+        result = unsealed(read_json(path))
+        whole = all(isinstance(result.get(name) or 0, (int, float)) for name in ("accuracy", "source_accuracy", "seconds"))
     except ValueError:
-        result = None
-    if not isinstance(result, dict):
-        raise InputError(f"{path} is damaged: remove it, and give the same command again")
+        whole = False
+    if not whole:
+        raise InputError(f"{path} is damaged: remove it, and give the same command again to do the run anew")
     return result

@@ -3,11 +3,11 @@
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
@@ -16,6 +16,7 @@ from torch import nn
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, Interruption
+from adamatch.files import disk_is_full, reason
 from adamatch.train import checkpoint
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
@@ -42,6 +43,19 @@ class History:
     wall: float = 0.0  # with them
     machines: list[str] = field(default_factory=list)  # one after the other, where it went on elsewhere
     at_a_time: int = 1  # the most runs that shared a GPU with it, itself counted
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """From a checkpoint's facts. Raises ValueError for anything else."""
+        found = cls(**{each.name: facts[each.name] for each in fields(cls) if each.name in facts})
+        numbers: list[object] = [found.seconds, found.wall, found.at_a_time]
+        rows: list[Any] = found.evaluations if isinstance(found.evaluations, list) else [None]
+        for row in rows:
+            numbers += row.values() if isinstance(row, dict) else [None]
+        names: list[Any] = found.machines if isinstance(found.machines, list) else [None]
+        if not all(isinstance(each, (int, float)) for each in numbers) or not all(isinstance(each, str) for each in names):
+            raise ValueError("what it measured is not numbers")
+        return found
 
     def accuracy(self, name: str = "target") -> float | None:
         """Median of the last ten evaluations, in percent."""
@@ -73,6 +87,7 @@ def train(
             last = done == recipe.last_step
             if done % recipe.evaluate_every == 0 or last:
                 row = _measured(step, done, start, folder)
+                folder.check()
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
                 row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds, **evaluate(step.average, done)}
@@ -95,7 +110,6 @@ def train(
                     history.wall = before + time.monotonic() - entered
                     _save(folder, done, step, supply, history)
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
-        events.close()
         history.wall = before + time.monotonic() - entered
     return step.average.net, history
 
@@ -107,31 +121,44 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
         return History(), 0
     tensors, facts = found
     start = facts["step"]
-    if not supply.seek(start, tensors.pop("generator")):
+    try:
+        history = History.of(facts)
+        if not 0 <= start <= supply.run.recipe.last_step:
+            raise ValueError(f"it has no step {start}")
+        same_device = supply.seek(start, tensors.pop("generator"))
+        step.restore(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        why = str(error).strip().splitlines()[-1].strip()
+        raise InputError(
+            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give --overwrite to begin anew"
+        ) from None
+    if not same_device:
         progress.say(
             f"the run was on another kind of device before and is on {step.machine.device.type} now: its draws are others from "
             "here on, and it is not the same bit for bit"
         )
-    step.restore(tensors)
     progress.say(f"going on from step {start} of {supply.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
             f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
             "order, and is not the same bit for bit"
         )
-    return History(**{each.name: facts[each.name] for each in fields(History) if each.name in facts}), start
+    return history, start
 
 
 def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: History) -> None:
     if ranks.rank() > 0:
         return  # all ranks have the same state
+    folder.check()
     tensors = step.state() | {"generator": supply.generator.get_state()}
     try:
         checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
     except (OSError, SafetensorError) as error:
-        reason = "the disk is full" if checkpoint.disk_is_full(error) else str(error)
+        remedy = "make room" if disk_is_full(error) else "see to that"
         raise InputError(
-            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason}): make room and resume; "
+            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason(error)}): {remedy} and resume; "
             "the one before it is whole"
         ) from None
 

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from adamatch.data.decode import Shape
 from adamatch.data.tasks import POOLS
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shortened, unknown
+from adamatch.files import parse
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
@@ -20,20 +21,22 @@ LATER |= {"frozen": 0, "views": 4}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
+LARGEST_SIZE = 4096  # pixels; a step of such images fits no machine of today
+LARGEST = sys.float_info.max  # none is infinite
 RANGES = {  # of the hyper-parameters
-    "batch": (1, math.inf),
-    "images": (1, math.inf),
-    "uratio": (1, math.inf),
-    "size": (1, math.inf),
-    "lr": (0.0, math.inf),
+    "batch": (1, 2**20),
+    "images": (1, 2**50),
+    "uratio": (1, 2**10),
+    "size": (1, LARGEST_SIZE),
+    "lr": (0.0, LARGEST),
     "lr_end": (0.0, 1.0),
     "lr_body": (0.0, 1.0),
-    "weight_decay": (0.0, math.inf),
+    "weight_decay": (0.0, LARGEST),
     "momentum": (0.0, 1.0),
     "average": (0.0, 1.0),
-    "stop": (0, math.inf),
-    "frozen": (0, math.inf),
-    "views": (1, math.inf),
+    "stop": (0, 2**50),
+    "frozen": (0, 7),
+    "views": (1, 2**10),
 }
 LARGEST_SEED = 2**48
 FORM = 1  # what configurations mean now
@@ -71,11 +74,15 @@ class Recipe:
             if each.type in (int, float):
                 try:
                     object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     raise InputError(f"{each.name} is a number, not {getattr(self, each.name)!r}") from None
+            elif each.type in (str, bool) and not isinstance(getattr(self, each.name), each.type):
+                kind = "a name" if each.type is str else "true or false"
+                raise InputError(f"{each.name} is {kind}, not {getattr(self, each.name)!r}")
         for kind, name, valid in (
             ("kind of statistics", self.statistics, STATISTICS),
             ("optimiser", self.optimiser, OPTIMISERS),
+            ("shape", self.shape, get_args(Shape)),
         ):
             if name not in valid:
                 raise unknown(kind, name, valid)
@@ -85,8 +92,8 @@ class Recipe:
             )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
-                upwards = "up" if most == math.inf else f"to {most:g}"
-                raise InputError(f"{name} is a number from {least:g} {upwards}, not {getattr(self, name)}")
+                upwards = "up" if most == LARGEST else f"to {most:,}"
+                raise InputError(f"{name} is a number from {least:g} {upwards}, not {shortened(getattr(self, name))}")
 
     @property
     def steps(self) -> int:
@@ -183,6 +190,9 @@ class Run:
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, **(PRETRAINED if self.weights else {})))
         for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
             object.__setattr__(self, name, int(getattr(self, name)))
+        for each in fields(self):
+            if each.type is str and not isinstance(getattr(self, each.name), str):
+                raise InputError(f"{each.name} is a name, not {getattr(self, each.name)!r}")
         options = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.options.items()}
         object.__setattr__(self, "options", options)
         if not 0 <= self.seed <= LARGEST_SEED:
@@ -207,8 +217,12 @@ class Run:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        values = json.loads(text)
-        run = cls(**values | {"recipe": Recipe(**values["recipe"])})
+        """Raises ValueError, whatever else the text may be."""
+        try:
+            values = parse(text)
+            run = cls(**values | {"recipe": Recipe(**values["recipe"])})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a run: {error!r}") from None
         return replace(run, form=0) if "form" not in values and run.reformed else run
 
     @property

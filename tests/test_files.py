@@ -1,0 +1,122 @@
+"""Files that are written whole, JSON that vouches for itself, and disks that are away for a moment."""
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damage import DEEP
+from safetensors import SafetensorError
+
+from adamatch import files
+
+
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were made, in no time."""
+    pauses: list[float] = []
+    monkeypatch.setattr("adamatch.files.time.sleep", pauses.append)
+    return pauses
+
+
+def failing(number: int, times: int, then: Callable[..., Any]) -> Callable[..., Any]:
+    left = iter(range(times))
+
+    def call(*args: Any) -> Any:
+        if next(left, None) is not None:
+            raise OSError(number, os.strerror(number))
+        return then(*args)
+
+    return call
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_disk_that_was_away_for_a_moment_is_tried_again(
+    number: int, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    monkeypatch.setattr(os, name, failing(number, 3, getattr(os, name)))
+    files.write_atomically(tmp_path / "file", "text")
+    assert (tmp_path / "file").read_text() == "text"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert slept == list(files.PAUSES)
+    monkeypatch.setattr(os, name, failing(number, 4, getattr(os, name)))
+    with pytest.raises(OSError, match=os.strerror(number)):
+        files.write_atomically(tmp_path / "file", "other")
+    assert (tmp_path / "file").read_text() == "text" or name == "fsync"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS])
+def test_other_errors_are_told_at_once(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slept: list[float]
+) -> None:
+    monkeypatch.setattr(os, "replace", failing(number, 1, os.replace))
+    with pytest.raises(OSError, match=os.strerror(number)) as error:
+        files.write_atomically(tmp_path / "file", "text")
+    assert slept == []
+    assert list(tmp_path.iterdir()) == []
+    assert files.disk_is_full(error.value) == (number in (errno.ENOSPC, errno.EDQUOT))
+
+
+def test_what_a_disk_said() -> None:
+    assert files.reason(OSError(errno.ESTALE, "x")) == os.strerror(errno.ESTALE)
+    assert files.reason(OSError(errno.EDQUOT, "x")) == "the disk is full"
+    assert files.reason(SafetensorError("Error while serializing: I/O error (os error 28)")) == "the disk is full"
+    assert files.reason(ValueError("first\nsecond")) == "first"
+    assert files.may_pass(SafetensorError(f"I/O error: Stale file handle (os error {errno.ESTALE})"))
+    assert not files.may_pass(SafetensorError("HeaderTooLarge"))
+    try:
+        try:
+            raise OSError(errno.ESTALE, "stale")
+        except OSError:
+            raise ValueError("the checkpoint could not be written") from None
+    except ValueError as error:
+        wrapped = error
+    assert files.may_pass(wrapped)
+
+
+def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    files.make_folder(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    files.make_folder(tmp_path / "a" / "b" / "c")
+    assert len(synced) == 3
+
+
+def test_a_file_system_that_cannot_sync_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", failing(errno.EINVAL, 9, os.fsync))
+    files.write_atomically(tmp_path / "file", "text")
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for content in (b"", b"{", b"\xff\xfe\x00", DEEP.encode(), b"9" * 10_000):
+        path.write_bytes(content)
+        with pytest.raises(ValueError):
+            files.read_json(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        files.read_json(path)
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="is not a file"):
+        files.read_json(path)
+    with pytest.raises(ValueError, match="is not a file"):
+        files.read_json(tmp_path)
+
+
+def test_a_seal_is_of_what_will_be_read() -> None:
+    facts = {"a": (1, 2), "b": {3: 0.1}, "c": float("inf"), "d": "\udcff"}
+    read = json.loads(json.dumps(files.sealed(facts)))
+    assert files.unsealed(read) == {"a": [1, 2], "b": {"3": 0.1}, "c": float("inf"), "d": "\udcff"}
+    assert files.unsealed({"a": 1}) == {"a": 1}  # from before
+    with pytest.raises(ValueError, match="changed"):
+        files.unsealed(read | {"a": [1, 3]})
+    with pytest.raises(ValueError, match="changed"):
+        files.unsealed(read | {"own_sha256": None})
+    with pytest.raises(ValueError, match="not an object"):
+        files.unsealed([])
