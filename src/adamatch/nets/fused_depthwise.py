@@ -12,19 +12,18 @@ from torch.nn.functional import pad
 from adamatch.nets import kernels, kernels_depthwise
 
 LAST = torch.channels_last
-# Whether each is computed by the kernel rather than by cuDNN.
-FORWARD, INPUT_GRAD, WEIGHT_GRAD = True, True, True
+# Strides at which each is computed by the kernel rather than by cuDNN.
+FORWARD, INPUT_GRAD, WEIGHT_GRAD = (1, 2), (1, 2), (1, 2)
 
 
 def runs_on(x: Tensor, weight: Tensor, stride: int) -> bool:
     return (
         kernels.AVAILABLE
-        and (FORWARD or INPUT_GRAD or WEIGHT_GRAD)
+        and stride in {*FORWARD, *INPUT_GRAD, *WEIGHT_GRAD}
         and x.is_cuda
         and (x.dtype in (torch.bfloat16, torch.float16) or (x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")))
         and x.is_contiguous(memory_format=LAST)
         and weight.shape[1:] in ((1, 3, 3), (1, 5, 5))
-        and stride in (1, 2)
         and x.numel() < 2**31
     )
 
@@ -36,7 +35,7 @@ def depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tens
 
 @torch.library.custom_op("adamatch::depthwise", mutates_args=())
 def _depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-    if FORWARD:
+    if stride in FORWARD:
         y = _convolved(x, stride)
         kernels_depthwise.convolve(x.contiguous(memory_format=LAST), _taps(weight), y, stride, (before[0], before[1]))
         return y
@@ -46,7 +45,7 @@ def _depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Ten
 
 @torch.library.custom_op("adamatch::depthwise_input_grad", mutates_args=())
 def _depthwise_input_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-    if INPUT_GRAD:
+    if stride in INPUT_GRAD:
         dx = torch.empty_like(x, memory_format=LAST)
         kernels_depthwise.input_grad(dy.contiguous(memory_format=LAST), _taps(weight), dx, stride, (before[0], before[1]))
         return dx
@@ -59,7 +58,7 @@ def _depthwise_input_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, be
 @torch.library.custom_op("adamatch::depthwise_weight_grad", mutates_args=())
 def _depthwise_weight_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
     dw = torch.empty_like(weight)
-    if WEIGHT_GRAD:
+    if stride in WEIGHT_GRAD:
         x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
         kernels_depthwise.weight_grad(x, dy, dw, stride, (before[0], before[1]))
         return dw
