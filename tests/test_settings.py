@@ -1,0 +1,54 @@
+"""What "auto" becomes for photographs, with and without a GPU."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adamatch import settings
+from adamatch.errors import InputError
+from adamatch.settings import FROZEN, FROZEN_SIZE, Settings, choose
+from adamatch.train.speed import Machine
+
+CPU, GPU = (Machine(torch.device(name), "fp32", compile=False, graph=False) for name in ("cpu", "cuda"))
+ASKED = Settings()
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "has_imagenet", lambda network: True)
+
+
+@pytest.mark.usefixtures("installed")
+def test_photographs_on_a_cpu_are_trained_above_frozen_scales() -> None:
+    chosen = choose(ASKED, lambda: 227, CPU)
+    recipe = chosen.recipe
+    assert (recipe.network, chosen.weights, recipe.size) == ("efficientnet-lite0", "imagenet", FROZEN_SIZE)
+    assert (recipe.frozen, recipe.views, recipe.batch) == (FROZEN["frozen"], FROZEN["views"], FROZEN["batch"])
+    assert recipe.strong == "randaugment"
+    assert any("stay as they are" in reason and "minutes" in reason for reason in chosen.reasons)
+
+
+@pytest.mark.usefixtures("installed")
+def test_not_on_a_gpu_nor_where_told_otherwise() -> None:
+    recipe = choose(ASKED, lambda: 227, GPU).recipe
+    assert (recipe.frozen, recipe.size, recipe.strong) == (0, 224, "cta")
+    recipe = choose(replace(ASKED, frozen=0), lambda: 227, CPU).recipe
+    assert (recipe.frozen, recipe.size, recipe.strong) == (0, 224, "cta")
+    recipe = choose(replace(ASKED, frozen=3, strong="cutout", size=96), lambda: 227, GPU).recipe
+    assert (recipe.frozen, recipe.size, recipe.strong) == (3, 96, "cutout")
+    with pytest.raises(InputError, match="frozen is a number from 0"):
+        choose(replace(ASKED, frozen=-1), lambda: 227, CPU)
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_asked_for_stays() -> None:
+    recipe = choose(replace(ASKED, size=160, images=640, batch=8, lr=0.5), lambda: 227, CPU).recipe
+    assert (recipe.size, recipe.steps, recipe.batch, recipe.lr, recipe.frozen) == (160, 80, 8, 0.5, FROZEN["frozen"])
+
+
+def test_without_the_extra_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "has_imagenet", lambda network: False)
+    chosen = choose(ASKED, lambda: 227, CPU)
+    assert (chosen.recipe.network, chosen.recipe.frozen, chosen.recipe.size) == ("wrn-small", 0, 32)
+    assert "pip install" in chosen.reasons[0]
