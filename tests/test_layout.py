@@ -20,7 +20,7 @@ ORDER: list[set[str]] = [
     {"evaluate"},
     {"judge", "model"},
     {"sets"},  # published data sets: it needs data alone, and only what stands to its right needs it
-    {"report", "experiment", "settings"},
+    {"report", "experiment", "settings", "twin", "ending"},
     {"fit", "demo", "grid"},
     {"cli"},
     {"__init__", "__main__"},

@@ -56,6 +56,10 @@ def fit(
     repeat: Annotated[
         bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
     ] = False,
+    no_twin: Annotated[
+        bool,
+        typer.Option("--no-twin", help="Do not train on the labelled images alone as well, to see what adaptation changes"),
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -97,6 +101,7 @@ def fit(
         strong=strong,
         mirror=mirror,
         repeat=repeat,
+        twin=not no_twin,
         device=device,
         precision=precision,
         compile=False if no_compile else None,
@@ -105,5 +110,5 @@ def fit(
         overwrite=overwrite,
         quiet=quiet,
     )
-    if distributed.speaks():
-        show.estimate(trained, out)
+    if quiet and distributed.speaks():  # else it is said already
+        show.ending(trained, out)

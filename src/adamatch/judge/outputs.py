@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.data.store import Labels, Pixels
-from adamatch.data.tasks import Problem
+from adamatch.data.tasks import Unlabelled
 from adamatch.evaluate import predict_together
 from adamatch.train.speed import Machine
 
@@ -25,12 +25,11 @@ Probabilities = NDArray[np.float16]
 class Outputs:
     """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images."""
 
-    def __init__(self, problem: Problem, folder: Path, machine: Machine) -> None:
+    def __init__(self, target: Unlabelled, held_out: Pixels | None, folder: Path, machine: Machine) -> None:
         self.folder, self.machine = folder / FOLDER, machine
-        held_out = problem.tests.get("source")
-        looked_at = {"target": _spread(problem.unlabelled.parts)}
+        looked_at = {"target": spread(target.parts)}
         if held_out is not None:
-            looked_at["source"] = _spread((held_out.images,))
+            looked_at["source"] = spread((held_out,))
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
 
     def __call__(self, net: nn.Module, step: int) -> None:
@@ -55,7 +54,8 @@ def rows(count: int) -> Labels:
     return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
 
 
-def _spread(parts: tuple[Pixels, ...]) -> Pixels:
+def spread(parts: tuple[Pixels, ...]) -> Pixels:
+    """These images, of parts that are read as one."""
     starts = np.cumsum([0, *map(len, parts)])
     chosen = rows(int(starts[-1]))
     inside = [(chosen >= start) & (chosen < end) for start, end in pairwise(starts)]

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from adamatch.evaluate import Score
-from adamatch.judge.estimate import lines
+from adamatch.judge import summary
 from adamatch.model import Model, Predictions
+from adamatch.report import measured
 from adamatch.terminal import print_table
 
 
@@ -24,9 +25,12 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     _say(f"{found.get('seconds', 0):.0f} s of training; the model is in {folder}")
 
 
-def estimate(model: Model, folder: Path) -> None:
+def ending(model: Model, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
-    for line in lines(model.history["estimate"], task=model.history["run"]["task"], classes=len(model.classes)):
+    found, task = model.history.get("judge"), model.history["run"]["task"]
+    estimated = found is not None and found["range"]["at_best"] is not None
+    known = measured.lines(model.history["estimate"], task=task, classes=len(model.classes), estimated=estimated)
+    for line in (*known, *(summary.lines(found) if found else ())):
         _say(line)
     _say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
 
