@@ -399,6 +399,7 @@ COMMANDS = [
     ("fit",),
     ("predict",),
     ("evaluate",),
+    ("choose",),
     ("train",),
     ("data",),
     ("data", "list"),

@@ -42,12 +42,11 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     written = read(folder) if path.exists() else None
     if written and (written["twin"] is not None or not beside):
         return written
-    held_out = problem.tests["source"].labels if "source" in problem.tests else None
-    known = evidence.read(folder.path, held_out)
+    known = evidence.read(folder.path)
     if known is None:
         return None
     if beside:
-        known = known.with_twin(evidence.read(folder.path / twin.FOLDER, held_out))
+        known = known.with_twin(evidence.read(folder.path / twin.FOLDER))
     source = problem.labelled[0]
     labels = source.labels if source.labels.ndim == 1 else None
     images = Images(problem.unlabelled.parts, source.parts, labels, same)  # type: ignore[arg-type]  # class numbers

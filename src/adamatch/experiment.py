@@ -191,9 +191,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
 
 def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says where there are none."""
-    held_out = problem.tests.get("source")
     accuracies = Evaluation(problem.tests, machine)
-    outputs = Outputs(problem.unlabelled, held_out.images if held_out else None, folder.path, machine)
+    outputs = Outputs(problem.unlabelled, problem.tests.get("source"), folder.path, machine)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:
         outputs(net, step)

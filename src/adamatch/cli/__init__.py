@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import adamatch
+from adamatch.cli.choose import choose
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(grid_app, name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, train):
+for command in (demo, fit, predict, evaluate, choose, train):
     app.command()(command)
 
 

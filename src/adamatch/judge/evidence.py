@@ -50,13 +50,13 @@ class Evidence:
         return replace(self, twin=twin if fits else None)
 
 
-def read(folder: Path, held: Labels | None) -> Evidence | None:
-    """What a run's folder holds; `held` are the labels of all held-out source images. None where it holds nothing."""
+def read(folder: Path) -> Evidence | None:
+    """What a run's folder holds; None where it holds nothing."""
     found = outputs.load(folder)
     if not found:
         return None
     target = _stack([each["target"] for each in found.values()])
-    labels = np.zeros(0, np.int64) if held is None else held[outputs.rows(len(held))]
+    labels = outputs.held(folder)
     if all("source" in each for each in found.values()) and len(labels):
         return Evidence(tuple(found), target, _stack([each["source"] for each in found.values()]), labels)
     return Evidence(tuple(found), target, np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0])
