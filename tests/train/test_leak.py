@@ -85,8 +85,13 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
     train, call, take = loop.train, Captured.__call__, Supply.next
 
     def noting_train(*args: Any) -> Any:
-        evaluates = [value for value in args if isinstance(value, types.FunctionType)]  # it holds an evaluation, and nothing else does
-        assert [any(isinstance(each, Evaluation) for each in gc.get_referents(*function.__closure__)) for function in evaluates] == [True]
+        evaluates = [
+            value for value in args if isinstance(value, types.FunctionType)
+        ]  # it holds an evaluation, and nothing else does
+        assert [
+            any(isinstance(each, Evaluation) for each in gc.get_referents(*(function.__closure__ or ())))
+            for function in evaluates
+        ] == [True]
         held.extend(value for value in args if value is not evaluates[0])
         return train(*args)
 
