@@ -406,6 +406,7 @@ COMMANDS = [
     ("fit",),
     ("predict",),
     ("evaluate",),
+    ("choose",),
     ("train",),
     ("data",),
     ("data", "list"),

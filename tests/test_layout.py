@@ -20,7 +20,7 @@ ORDER: list[set[str]] = [
     {"evaluate"},
     {"judge"},
     {"sets"},  # published data sets: it needs data alone, and only what stands to its right needs it
-    {"model", "report", "export", "experiment", "settings"},
+    {"model", "report", "export", "experiment", "settings", "twin", "ending"},
     {"fit", "demo", "grid"},
     {"cli"},
     {"__init__", "__main__"},
@@ -62,6 +62,24 @@ def test_imports_go_only_leftwards(file: Path) -> None:
 def test_published_sets_need_nothing_but_data() -> None:
     needed = {part for file in FILES if part_of(file) == "sets" for part in imported(file)}
     assert needed <= {"sets", "data", "errors", "files", "terminal", "system"}
+
+
+def test_a_verdict_cannot_see_labels_of_the_target() -> None:
+    """What judges gets neither a problem, which has test sets, nor anything that opens them."""
+    for file in (each for each in FILES if part_of(each) == "judge"):
+        tree = ast.parse(file.read_text())
+        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        named |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        asked = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not named & {"Problem", "Evaluation", "score", "RunFolder", "result"}, file.name
+        assert not asked & {"tests", "result"}, file.name
+        assert not imported(file) & {"sets", "experiment", "model", "report"}, file.name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                given = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+                assert not given & {"problem", "tests", "test", "true", "truth", "target_labels"}, (file.name, node.name)
+                if "labels" in given:  # of labelled images, to count them
+                    assert (file.name, node.name) in {("shares.py", "of_labels"), ("evidence.py", "accuracy")}, file.name
 
 
 def test_the_parser_sees_what_is_imported() -> None:

@@ -199,7 +199,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
 
 def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says where there are none."""
-    accuracies, outputs = Evaluation(problem.tests, machine), Outputs(problem, folder.path, machine)
+    accuracies = Evaluation(problem.tests, machine)
+    outputs = Outputs(problem.classes, problem.unlabelled, problem.tests.get("source"), folder.path, machine)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:
         outputs(net, step)
@@ -217,7 +218,7 @@ def _start(net: nn.Module, run: Run) -> str:
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
     """What a person should know of a network before it is trained."""
-    if not has_batch_norm(net):
+    if run.method == "adamatch" and not has_batch_norm(net):
         yield "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
     if ranks.count() > 1:
         yield f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each"

@@ -11,18 +11,19 @@ import torch
 from torch import nn
 
 from adamatch import ranks
+from adamatch import twin as twins
 from adamatch.data.folders import median_side
 from adamatch.data.own import OwnData, name_of
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem
+from adamatch.ending import judged
 from adamatch.errors import InputError, unknown
 from adamatch.experiment import solve
-from adamatch.judge.estimate import estimate
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
-from adamatch.report import page
+from adamatch.report import page, show
 from adamatch.settings import Settings, choose
 from adamatch.train import distributed, speed
 from adamatch.train.execution import Execution
@@ -54,6 +55,7 @@ def fit(
     mirror: bool = True,
     repeat: bool = False,
     frozen: int | str = "auto",
+    twin: bool = True,
     device: str = "auto",
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
@@ -74,6 +76,8 @@ def fit(
     mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
                     at such budgets as these they do harm then where they are very few
+    twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
+                    adaptation changed: it takes a third more time at most
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
                     class (it is copied, not changed); it gets images as (x - 127.5) / 128, so another normalisation belongs
                     into its forward
@@ -86,7 +90,8 @@ def fit(
                     interrupted run goes on where it was
 
     What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
-    held out; `model.history["estimate"]` is what can be known of the result.
+    held out. What can be known of the result is printed at the end, and is in judge.json and `model.history["judge"]`:
+    accuracy on the target as a range, without a label of it; what adaptation changed; signs that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
@@ -128,14 +133,19 @@ def fit(
             progress.say(line)
         for line in left_out(data.skipped):
             progress.warn(line)
-        model = solve(run, problem, RunFolder(out), Execution(machine, quiet=quiet), net=own, overwrite=overwrite)
-        known = ranks.from_first(lambda: estimate(RunFolder(out), problem))
-        told = replace(model, history=model.history | {"estimate": known}, folder=Path(out))
-        if ranks.rank() == 0 and "estimate" not in model.history:
-            told.save(out)
+        folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
+        beside = twins.plan(run, problem) if twin else None
+        if beside:
+            progress.say(beside.line)
+        model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
+        if beside:
+            twins.train(beside, problem, folder, execution, net=own)
+        told = replace(judged(model, problem, folder, same=same), folder=Path(out))
         if ranks.rank() == 0 and not (Path(out) / page.NAME).exists():
             given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
             page.finish(told, problem, data, given)
+        if not quiet and ranks.rank() == 0:
+            show.ending(told, Path(out))
         return told
 
 

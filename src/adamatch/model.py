@@ -1,10 +1,12 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
 
+import csv
 import json
 import warnings
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -22,6 +24,7 @@ from adamatch.data.store import Pixels
 from adamatch.errors import InputError, shortened
 from adamatch.evaluate import Score, predict, score
 from adamatch.files import checksum, make_folder, read_json, sealed, unsealed, write_atomically
+from adamatch.judge import summary
 from adamatch.nets import graph
 from adamatch.terminal import no_formula
 from adamatch.train import speed
@@ -31,6 +34,7 @@ from adamatch.train.speed import Machine
 
 VERSION = 1
 KINDS = {"classes": list, "size": int, "network": str, "history": dict}  # of what model.json has
+NAMED = 10  # classes that are named
 LISTED = 20  # unreadable images that are named one by one
 
 
@@ -50,8 +54,25 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.paths)
 
+    def to_csv(self, path: str | Path) -> Path:
+        """A file of path, class, probability, then the probability of every class."""
+        path = Path(path)
+        with path.open("w", newline="", errors="surrogateescape") as file:
+            csv.writer(file).writerows(csv_rows(self))
+        return path
 
-@dataclass(frozen=True)
+    def to_pandas(self) -> Any:
+        """The same as a DataFrame, if pandas is installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("pandas is not installed: pip install pandas, or use to_csv") from None
+        best = self.probabilities.max(1) if len(self) else []
+        frame = pd.DataFrame({"path": self.paths, "class": self.labels, "probability": best})
+        return frame.join(pd.DataFrame(self.probabilities, columns=list(self.classes)), rsuffix=" (class)")
+
+
+@dataclass(frozen=True, repr=False)
 class Model:
     """A network with the names of its classes and the image size that it takes."""
 
@@ -63,6 +84,25 @@ class Model:
     history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
     shape: Shape = "squeeze"  # how a rectangle becomes a square
     folder: Path | None = None  # the run's, where there is one
+
+    def __repr__(self) -> str:
+        """What it is and how good it may be."""
+        width = max(len(name) for name, _ in self._facts())
+        return "\n".join(["adamatch.Model", *(f"  {name:{width}}  {value}" for name, value in self._facts())])
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks; names are text, never markup."""
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._facts())
+        return f"<table>{rows}</table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        names = ", ".join(self.classes[:NAMED]) + (", ..." if len(self.classes) > NAMED else "")
+        network = self.network or type(self.net).__name__
+        facts = [("network", f"{network}, images of {self.size} x {self.size}"), ("classes", f"{len(self.classes)}: {names}")]
+        accuracy, verdict = self.history.get("accuracy"), self.history.get("judge")
+        if accuracy is not None:
+            facts.append(("measured on labelled target images", f"{accuracy:.1f} %"))
+        return facts + (summary.table(verdict) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
         """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""

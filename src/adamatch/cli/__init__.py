@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import adamatch
+from adamatch.cli.choose import choose
 from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.report import report
@@ -46,7 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(typer.Typer(), name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(typer.Typer(), name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, report, export, train):
+for command in (demo, fit, predict, evaluate, report, choose, export, train):
     app.command()(command)
 
 

@@ -57,6 +57,10 @@ def fit(
     frozen: Annotated[
         str, typer.Option(help="Scales of an EfficientNet-Lite (of 7) that are not trained: auto (some, on a CPU), or a number")
     ] = "auto",
+    no_twin: Annotated[
+        bool,
+        typer.Option("--no-twin", help="Do not train on the labelled images alone as well, to see what adaptation changes"),
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -99,6 +103,7 @@ def fit(
         mirror=mirror,
         repeat=repeat,
         frozen=number("frozen", frozen),
+        twin=not no_twin,
         device=device,
         precision=precision,
         compile=False if no_compile else None,
@@ -110,5 +115,5 @@ def fit(
     from adamatch.report import show
     from adamatch.train import distributed
 
-    if distributed.speaks():
-        show.estimate(trained, out)
+    if quiet and distributed.speaks():  # else it is said already
+        show.ending(trained, out)

@@ -1,6 +1,5 @@
 """`adamatch predict` and `adamatch evaluate`: what a trained model says of images."""
 
-import csv
 from pathlib import Path
 from typing import Annotated
 
@@ -42,8 +41,7 @@ def predict(
     if csv_file is None:
         show.predictions(found)
     else:
-        with csv_file.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-            csv.writer(file).writerows(model.csv_rows(found))
+        found.to_csv(csv_file)
         say(f"{len(found)} predictions in {csv_file}")
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from adamatch import ranks
-from adamatch.data.store import Labels, Pixels
-from adamatch.data.tasks import Problem
+from adamatch.data.store import Labels, Pixels, Store
+from adamatch.data.tasks import Unlabelled
 from adamatch.errors import InputError
 from adamatch.evaluate import predict_together
-from adamatch.files import make_folder, write_atomically, write_whole
+from adamatch.files import make_folder, read_json, write_atomically, write_whole
 from adamatch.train.speed import Machine
 
 MOST = 4000  # images of each kind, spread evenly
@@ -27,15 +27,19 @@ Probabilities = NDArray[np.float16]
 
 
 class Outputs:
-    """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images."""
+    """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images.
 
-    def __init__(self, problem: Problem, folder: Path, machine: Machine) -> None:
+    Labels of the latter, and the names of the classes, are in outputs/classes.json.
+    """
+
+    def __init__(
+        self, classes: tuple[str, ...], target: Unlabelled, held_out: Store | None, folder: Path, machine: Machine
+    ) -> None:
         self.folder, self.machine = folder / FOLDER, machine
-        held_out = problem.tests.get("source")
-        looked_at = {"target": _spread(problem.unlabelled.plain)}
-        self.names: dict[str, Any] = {"classes": problem.classes}
+        self.names: dict[str, Any] = {"classes": classes}
+        looked_at = {"target": spread(target.plain)}
         if held_out is not None:
-            looked_at["source"] = _spread((held_out.images,))
+            looked_at["source"] = spread((held_out.images,))
             if held_out.labels is not None:
                 self.names["source"] = held_out.labels[rows(len(held_out))].tolist()
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
@@ -68,12 +72,24 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(file, **arrays)
 
 
+def held(folder: Path) -> Labels:
+    """Labels of the held-out source images; none where none were held out."""
+    path = folder / FOLDER / CLASSES
+    try:
+        return np.asarray(read_json(path).get("source", []), np.int64)
+    except FileNotFoundError:
+        return np.zeros(0, np.int64)
+    except (ValueError, AttributeError, TypeError):
+        raise InputError(f"{path} is damaged: train again, or copy it anew") from None
+
+
 def rows(count: int) -> Labels:
     """Which of `count` images are looked at."""
     return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
 
 
-def _spread(parts: tuple[Pixels, ...]) -> Pixels:
+def spread(parts: tuple[Pixels, ...]) -> Pixels:
+    """These images, of parts that are read as one."""
     starts = np.cumsum([0, *map(len, parts)])
     chosen = rows(int(starts[-1]))
     inside = [(chosen >= start) & (chosen < end) for start, end in pairwise(starts)]

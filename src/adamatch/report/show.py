@@ -10,8 +10,9 @@ from rich.text import Text
 
 from adamatch.errors import shown
 from adamatch.evaluate import Score
-from adamatch.judge.estimate import lines, median_of
+from adamatch.judge import summary
 from adamatch.model import Model, Predictions
+from adamatch.report import measured
 from adamatch.terminal import print_table, say
 
 
@@ -19,13 +20,16 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     """A benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found.get(key) is not None:
-            say(f"{name} accuracy {found[key]:.2f} % (median of the last {median_of(found)} evaluations)")
+            say(f"{name} accuracy {found[key]:.2f} % (median of the last {measured.median_of(found)} evaluations)")
     say(f"{found.get('seconds') or 0:.0f} s of training; the model is in {folder}")
 
 
-def estimate(model: Model, folder: Path) -> None:
+def ending(model: Model, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
-    for line in lines(model.history["estimate"], task=model.history["run"]["task"], classes=len(model.classes)):
+    found, task = model.history.get("judge"), model.history["run"]["task"]
+    estimated = found is not None and found["range"]["at_best"] is not None
+    known = measured.lines(model.history["estimate"], task=task, classes=len(model.classes), estimated=estimated)
+    for line in (*known, *(summary.lines(found) if found else ())):
         say(line)
     say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
     page(folder / "report.html")

@@ -7,7 +7,7 @@ from colours import CLASSES, arrays
 
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, Unlabelled
-from adamatch.judge.estimate import estimate, lines
+from adamatch.report.measured import lines, measured
 from adamatch.train.folder import RunFolder
 
 
@@ -25,7 +25,7 @@ def folder(path: Path, rows: list[dict[str, object]], **result: object) -> RunFo
 
 def test_without_target_labels_it_says_so(tmp_path: Path) -> None:
     rows = [{"mask": 0.1, "pseudo_labels": [0.1, 0, 0]}, {"mask": 0.8, "pseudo_labels": [0.2, 0.0, 0.6]}]
-    found = estimate(folder(tmp_path, rows, accuracy=None, source_accuracy=91.25), problem(12))
+    found = measured(folder(tmp_path, rows, accuracy=None, source_accuracy=91.25), problem(12))
     assert (found["mask"], found["largest"], round(found["largest_share"], 6)) == (0.8, "red", 0.75)
     told = lines(found, task="uda", classes=3)
     assert told[0] == "accuracy on 12 held-out source images: 91.2 % (median of the last 4 evaluations)"
@@ -35,7 +35,7 @@ def test_without_target_labels_it_says_so(tmp_path: Path) -> None:
 
 
 def test_with_target_labels(tmp_path: Path) -> None:
-    found = estimate(folder(tmp_path, [{"mask": 0.0, "pseudo_labels": [0, 0, 0]}], accuracy=80.04), problem(0))
+    found = measured(folder(tmp_path, [{"mask": 0.0, "pseudo_labels": [0, 0, 0]}], accuracy=80.04), problem(0))
     told = lines(found, task="ssda", classes=3)
     assert told == [
         "accuracy on the labelled target images: 80.0 % (median of the last 4 evaluations)",
@@ -44,5 +44,5 @@ def test_with_target_labels(tmp_path: Path) -> None:
 
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:
-    found = estimate(folder(tmp_path, [], accuracy=None, source_accuracy=50.0), problem(3))
+    found = measured(folder(tmp_path, [], accuracy=None, source_accuracy=50.0), problem(3))
     assert lines(found, task="ssl", classes=3) == ["accuracy on 3 held-out images: 50.0 % (median of the last 4 evaluations)"]

@@ -1,4 +1,4 @@
-"""What can be known of a result: accuracy where there are labels to measure it, else what shows without any."""
+"""What was measured of a result: accuracy where there are labels, and of the last pseudo-labels how many and how even."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from adamatch.files import parse
 from adamatch.train.folder import RunFolder
 
 
-def estimate(folder: RunFolder, problem: Problem) -> dict[str, Any]:
+def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
 
     median_of       of how many last evaluations the accuracies are the median
@@ -36,8 +36,8 @@ def median_of(result: Mapping[str, Any]) -> int:
     return min(median, len(evaluations)) if isinstance(median, int) and isinstance(evaluations, list) else 1
 
 
-def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
-    """The same for a person to read."""
+def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
+    """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
     told = []
     median = f" (median of the last {found['median_of']} evaluations)"
     if found["target_accuracy"] is not None:
@@ -45,7 +45,7 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int) -> list[str]:
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
         told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{median}")
-    if task != "ssl" and found["target_accuracy"] is None:
+    if task != "ssl" and found["target_accuracy"] is None and not estimated:
         told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
     if found["mask"] is not None:
         told.append(f"target images sure enough to learn from, at the end: {found['mask']:.0%}")

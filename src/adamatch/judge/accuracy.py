@@ -1,0 +1,61 @@
+"""Accuracy without labels, as a range: at best, read off the confidence; at least, read off disagreement."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from adamatch.data.store import Labels
+from adamatch.judge import calibrated, disagreement
+from adamatch.judge.calibrated import Rows
+from adamatch.judge.evidence import Evidence
+
+Estimate = Callable[[Evidence], float | None]
+
+
+def _calibrated(rule: Callable[[Rows, Rows, Labels], float], evidence: Evidence) -> float | None:
+    """Of the last evaluation; None where no source images were held out."""
+    return rule(evidence.last, evidence.source[-1], evidence.held) if len(evidence.held) else None
+
+
+# All that were tried, by name; results/estimates.md has how far each is off on real runs.
+HIGH: Mapping[str, Estimate] = {
+    "source": partial(_calibrated, calibrated.held_out),
+    "confidence": partial(_calibrated, calibrated.confidence),
+    "difference": partial(_calibrated, calibrated.difference),
+    "threshold": partial(_calibrated, calibrated.threshold),
+    "transport": partial(_calibrated, calibrated.transport),
+}
+LOW: Mapping[str, Estimate] = {
+    "twin": disagreement.twin,
+    "twin and source": disagreement.twin_and_source,
+    "earlier": disagreement.earlier,
+    "steady": disagreement.steady,
+    "unsure": disagreement.unsure,
+    "critic": disagreement.critic,
+    "critic of twin": disagreement.critic_of_twin,
+}
+# What the range is made of: of several, the lowest.
+AT_BEST = ("threshold", "transport")
+AT_LEAST = ("twin and source", "critic")
+GAIN = "transport"
+
+
+def estimates(evidence: Evidence) -> dict[str, float | None]:
+    """Every estimate by its name, 0 to 1."""
+    return {name: estimate(evidence) for name, estimate in {**HIGH, **LOW}.items()}
+
+
+def range_of(found: Mapping[str, float | None]) -> tuple[float | None, float | None]:
+    """(at least, at best), from `estimates`; None where what is needed is not known, and at least is never above at best."""
+    low, high = (_lowest(found, names) for names in (AT_LEAST, AT_BEST))
+    return (low if low is None or high is None else min(low, high)), high
+
+
+def gain(evidence: Evidence) -> float | None:
+    """How much more accurate the run is than its twin, by the same estimate of both: -1 to 1."""
+    ours = HIGH[GAIN](evidence)
+    theirs = HIGH[GAIN](evidence.twin) if evidence.twin is not None else None
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def _lowest(found: Mapping[str, float | None], names: tuple[str, ...]) -> float | None:
+    return min((value for name in names if (value := found[name]) is not None), default=None)

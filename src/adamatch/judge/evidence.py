@@ -1,0 +1,80 @@
+"""All that a verdict rests on: what a network said, evaluation after evaluation, and the labels of held-out source images.
+
+Labels of the target have no place here, and none of the functions of this folder takes any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adamatch.data.store import Labels
+from adamatch.judge import outputs
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+SMALLEST = 1e-7  # a probability below it counts as this: in 16 bits it would be nothing
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """e evaluations of a run: probabilities of n unlabelled target and m held-out source images; `held` are labels of these."""
+
+    steps: tuple[int, ...]
+    target: Floats  # [e, n, k]
+    source: Floats  # [e, m, k]
+    held: Labels  # [m]
+    twin: Self | None = None  # the same of a network that was trained on the labelled images alone
+
+    @property
+    def last(self) -> Floats:
+        """[n, k]"""
+        said: Floats = self.target[-1]
+        return said
+
+    def at(self, index: int) -> Self:
+        """What is known where evaluation `index` is the last; the twin is always whole."""
+        end = index % len(self.steps) + 1
+        return replace(self, steps=self.steps[:end], target=self.target[:end], source=self.source[:end])
+
+    def only_last(self) -> Self:
+        """Its last evaluation alone."""
+        return replace(self, steps=self.steps[-1:], target=self.target[-1:], source=self.source[-1:])
+
+    def with_twin(self, twin: Self | None) -> Self:
+        """The same beside its twin, if that has looked at the same images."""
+        fits = twin is not None and twin.target.shape[1:] == self.target.shape[1:]
+        return replace(self, twin=twin if fits else None)
+
+
+def read(folder: Path) -> Evidence | None:
+    """What a run's folder holds; None where it holds nothing."""
+    found = outputs.load(folder)
+    if not found:
+        return None
+    target = _stack([each["target"] for each in found.values()])
+    labels = outputs.held(folder)
+    if all("source" in each for each in found.values()) and len(labels):
+        return Evidence(tuple(found), target, _stack([each["source"] for each in found.values()]), labels)
+    return Evidence(tuple(found), target, np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0])
+
+
+def _stack(each: Sequence[NDArray[np.float16]]) -> Floats:
+    """In 16 bits rows do not quite add up to one."""
+    stacked: Floats = np.stack(each).astype(np.float32)
+    stacked /= np.maximum(stacked.sum(-1, keepdims=True), SMALLEST)
+    return stacked
+
+
+def guesses(probabilities: NDArray[np.floating]) -> Labels:
+    """[..., k] -> the most likely classes [...]."""
+    found: Labels = probabilities.argmax(-1).astype(np.int64)
+    return found
+
+
+def accuracy(probabilities: NDArray[np.floating], labels: Labels) -> float:
+    """The part that is right, 0 to 1; nan of none."""
+    return float((guesses(probabilities) == labels).mean()) if len(labels) else float("nan")

@@ -1,0 +1,132 @@
+"""Signs that source and target do not fit together, from what the network and its twin say. Quiet where all is well."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adamatch.data.store import Labels, Pixels
+from adamatch.judge import images, names
+from adamatch.judge.calibrated import Rows, entropy
+from adamatch.judge.changed import changed
+from adamatch.judge.evidence import Evidence, Numbers, guesses
+from adamatch.judge.shares import of_predictions
+
+# One set for all. A class is looked for where the source would let expect ENOUGH images of it.
+ENOUGH = 20
+RARE = 0.1  # of the share that the source would let expect
+TRUSTED = 0.6  # agreement with the twin on the other images, from which on its silence on a class counts
+ONE_SIDED = 0.8  # part of the images in one class ...
+USUAL = 0.5  # ... of which the source has less than this part
+STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
+SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of than of a fifth of the held-out ones
+LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
+SHOWN = 24  # images that show what is meant
+NAMED = 5  # classes
+
+
+class Warned(NamedTuple):
+    """`kind` is a word for programs, `line` for people; `rows` are target images that show it, `pairs` theirs in the source."""
+
+    kind: str
+    line: str
+    rows: list[int]
+    pairs: list[int] = []  # noqa: RUF012  # rows of labelled images, one for each of `rows`
+
+
+def of_outputs(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+    """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the evidence."""
+    return one_sided(evidence, expected, classes) or strange(evidence) or missing(evidence, expected, classes)
+
+
+def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+    """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
+    by_twin = evidence.twin is not None and len(evidence.held) > 0 and _sure(evidence.twin)
+    for said in (evidence.last, *([evidence.twin.last] if evidence.twin is not None and by_twin else [])):
+        shares = of_predictions(said)
+        top = int(shares.argmax())
+        if shares[top] >= ONE_SIDED and expected[top] < USUAL:
+            whose = "" if said is evidence.last else ", without adaptation,"
+            line = (
+                f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {expected[top]:.0%} of the "
+                "labelled images are of it: are there other classes in the target?"
+            )
+            return [Warned("one class", line, _surest(said, guesses(said) == top))]
+    return []
+
+
+def strange(evidence: Evidence) -> list[Warned]:
+    """With and without adaptation the network says things that have nothing to do with each other."""
+    if evidence.twin is None:
+        return []
+    found = changed(evidence.last, evidence.twin.last)
+    if found.beyond_chance >= STRANGE:
+        return []
+    line = (
+        f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more than by "
+        "chance: is the target of the same kind as the labelled images?"
+    )
+    return [Warned("other kind", line, found.rows[:SHOWN].tolist())]
+
+
+def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+    """Classes that the labelled images have, and the target hardly has.
+
+    Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where it
+    mostly agrees with the network otherwise, a class that it never names is likely not there.
+    """
+    said = evidence.last
+    names_it = of_predictions(said) < RARE * expected
+    if evidence.twin is not None:
+        mine, its = guesses(said), guesses(evidence.twin.last)
+        both = np.bincount(mine[mine == its], minlength=len(classes)) / len(mine)
+        unsupported = (both < RARE * expected) & (of_predictions(evidence.twin.last) < RARE * expected)
+        others = ~np.isin(mine, np.flatnonzero(unsupported))
+        trusted = others.any() and (mine == its)[others].mean() >= TRUSTED
+        names_it = (names_it & unsupported) | (unsupported & trusted)
+    absent = np.flatnonzero(names_it & (expected * len(said) >= ENOUGH))
+    if not len(absent):
+        return []
+    listed = ", ".join(classes[each] for each in absent[:NAMED])
+    listed += f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
+    line = (
+        f"the target seems to have no images of {listed}: predictions of {'it' if len(absent) == 1 else 'these'} are doubtful"
+    )
+    return [Warned("missing", line, _surest(said, np.isin(guesses(said), absent)))]
+
+
+def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
+    """From pixels: rows are those of the two arrays."""
+    found = []
+    blank, usual = images.empty(target), len(images.empty(labelled)) / max(1, len(labelled))
+    if _many(len(blank), len(target)) and len(blank) / len(target) > 2 * usual:
+        line = f"{len(blank)} of {len(target)} target images are empty or of one colour: take them out, they teach nothing"
+        found.append(Warned("empty", line, blank[:SHOWN].tolist()))
+    pairs = images.nearly_same(target, labelled)
+    if _many(len(pairs), len(target)):
+        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones: then estimates are too good"
+        found.append(Warned("same images", line, pairs[:SHOWN, 0].tolist(), pairs[:SHOWN, 1].tolist()))
+    return found
+
+
+def of_names(classes: Sequence[str]) -> list[Warned]:
+    """Classes that are likely one."""
+    told = [" and ".join(repr(name) for name in group) for group in names.alike(classes)]
+    return [Warned("names", f"are these the same class? {each}", []) for each in told]
+
+
+def _sure(twin: Evidence) -> bool:
+    """Whether the twin is as sure of target images as of those held out."""
+    limit = np.quantile(-entropy(twin.source[-1]), SURE)
+    return bool((-entropy(twin.last) >= limit).mean() >= SURE_ENOUGH)
+
+
+def _surest(said: Rows, of: NDArray[np.bool_]) -> list[int]:
+    rows: Labels = np.flatnonzero(of)
+    found: list[int] = rows[np.argsort(-said[rows].max(1), kind="stable")][:SHOWN].tolist()
+    return found
+
+
+def _many(count: int, of: int) -> bool:
+    return count >= max(LEAST, SOME * of)

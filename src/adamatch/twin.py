@@ -1,0 +1,70 @@
+"""The twin of a run: the same network, trained on the labelled images alone. Beside it shows what adaptation changed."""
+
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from adamatch import ranks
+from adamatch.data.tasks import Problem
+from adamatch.experiment import solve
+from adamatch.model import Model
+from adamatch.train.execution import Execution
+from adamatch.train.folder import RunFolder
+from adamatch.train.progress import Progress
+from adamatch.train.run import Run
+from adamatch.train.supply import labelled_counts
+
+FOLDER = "twin"
+DEAREST = 1 / 3  # of what the run itself costs
+ALONE = "supervised"
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A run on the labelled images alone, and what it costs as a part of the run beside it."""
+
+    run: Run
+    cost: float
+
+    @property
+    def line(self) -> str:
+        """For a person, before it begins."""
+        recipe = self.run.recipe
+        return (
+            f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
+            f"{recipe.last_step:,} steps of {recipe.batch} images, about {self.cost:.0%} more time (--no-twin leaves it out)"
+        )
+
+
+def plan(run: Run, problem: Problem) -> Twin | None:
+    """The same recipe, or as much of it as costs a third; None where the run itself looks at labelled images alone."""
+    if run.method == ALONE:
+        return None
+    labelled = sum(labelled_counts(run.recipe, problem.labelled))
+    cost = 2 * labelled / _images(run, labelled, run.recipe.batch * run.recipe.uratio)
+    recipe = run.recipe
+    if cost > DEAREST:
+        images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop))
+        recipe = replace(recipe, images=max(recipe.batch, images), stop=stop)
+    return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, DEAREST))
+
+
+def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:
+    """Train it in the run's folder, or go on with it."""
+    inside = RunFolder(folder.path / FOLDER)
+    done = ranks.from_first(inside.result) is not None
+    if not done:
+        Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
+    return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done), net=net)
+
+
+def _images(run: Run, labelled: int, unlabelled: int) -> float:
+    """How many images go forwards and back through the network in a step, of all its trainings together."""
+    match run.method:
+        case "adamatch":  # labelled images twice: with the others, and alone
+            return 4 * labelled + 2 * unlabelled
+        case "mcd":  # weak views only; its second update goes forwards alone, which is a third of the work
+            return labelled + unlabelled + (labelled + unlabelled) / 3
+        case "noisystudent":
+            return 2 * labelled * (1 + int(run.options.get("generations", 1)))
+    return 2 * (labelled + unlabelled)

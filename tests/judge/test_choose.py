@@ -1,0 +1,69 @@
+"""`adamatch choose`, and what runs leave for it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from colours import TINY, arrays
+from typer.testing import CliRunner
+
+import adamatch
+from adamatch.cli import app
+from adamatch.errors import InputError
+from adamatch.judge import choice, evidence, outputs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("runs")
+    for seed in range(3):
+        target = arrays(30, seed=1)[0]
+        adamatch.fit(source=arrays(60), target=target, out=root / str(seed), seed=seed, twin=False, **TINY | {"images": 24})
+    return [root / str(seed) for seed in range(3)]
+
+
+def call(*arguments: object) -> str:
+    made = CliRunner().invoke(app, ["choose", *map(str, arguments)], catch_exceptions=False)
+    assert made.exit_code == 0
+    return made.output
+
+
+def test_evidence_is_what_the_network_said(runs: list[Path]) -> None:
+    found = evidence.read(runs[0])
+    assert found is not None
+    model = adamatch.load(runs[0])
+    assert found.steps[-1] == 6
+    assert np.abs(found.last - model.predict(arrays(30, seed=1)[0]).probabilities).max() < 2e-3
+    assert np.allclose(found.target.sum(-1), 1, atol=1e-5)
+    assert np.bincount(found.held).tolist() == [2, 2, 2]
+    assert found.source.shape[1] == 6
+    (runs[1] / "outputs" / outputs.CLASSES).rename(runs[1] / "held")  # as in a run where nothing was held out
+    less = evidence.read(runs[1])
+    assert less is not None
+    assert (less.source.shape[1], len(less.held)) == (0, 0)
+    (runs[1] / "held").rename(runs[1] / "outputs" / outputs.CLASSES)
+
+
+@pytest.mark.parametrize("rule", ["ensemble", "density", "last"])
+def test_the_chosen_run_has_the_best_score(runs: list[Path], rule: str) -> None:
+    read = [each for each in map(evidence.read, runs) if each is not None]
+    best = int(choice.among(read, rule).argmax())
+    said = call(*runs, "--rule", rule)
+    assert said.splitlines()[-1] == f"chosen, by {rule}: {runs[best]}"
+    assert all(str(path) in said for path in runs)
+    assert "adamatch" in said
+
+
+def test_what_is_no_run_or_another_target_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run"):
+        call(tmp_path)
+    with pytest.raises(InputError, match="no rule is called 'best'"):
+        call(*runs, "--rule", "best")
+    other = arrays(30, seed=7)[0]
+    adamatch.fit(source=arrays(60), target=other, out=tmp_path / "other", twin=False, **TINY)
+    with pytest.raises(InputError, match="other target images"):
+        call(runs[0], tmp_path / "other")
+    for file in (tmp_path / "other/outputs").iterdir():
+        file.unlink()
+    with pytest.raises(InputError, match="no outputs/"):
+        call(tmp_path / "other")
