@@ -3,8 +3,8 @@
     python benchmarks/estimates.py runs/estimates --out results/estimates.md
 
 Reads NAME.npz for each run: `labels` [n] of its unlabelled target images, `held` [m] of held-out source images, `steps` [e],
-and what the network said, `target` [e, n, k] and `source` [e, m, k]; NAME-twin.npz is the same of training on the labelled images
-alone. benchmarks/small_runs.py makes some on a CPU. Labels of the target are used in this file alone, to compare.
+and what the network said, `target` [e, n, k] and `source` [e, m, k]; NAME-twin.npz is the same of training on the labelled
+images alone. benchmarks/small_runs.py makes some on a CPU. Labels of the target are used in this file alone, to compare.
 """
 
 import argparse
