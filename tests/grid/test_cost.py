@@ -1,5 +1,6 @@
 import itertools
 import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,13 @@ def test_what_is_known_is_what_the_repositorys_files_say() -> None:
     for known, of_file in zip(on_gpu, of_files, strict=True):
         assert (known.shape, known.machine) == (of_file.shape, of_file.machine)
         assert known.seconds == pytest.approx(of_file.seconds, abs=5e-6 + 1e-9)
+
+    on_cpu = [each for each in cost.KNOWN if each not in on_gpu]
+    of_runs = cost.measurements(results / "handwriting")
+    assert {each.shape for each in on_cpu} == {each.shape for each in of_runs}
+    for known in on_cpu:
+        mine = [each.seconds for each in of_runs if (each.shape, each.machine) == (known.shape, known.machine)]
+        assert known.seconds == pytest.approx(statistics.median(mine), abs=5e-5 + 1e-9)
 
 
 def test_ones_own_measurements_go_before_what_is_known() -> None:
