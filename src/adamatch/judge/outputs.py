@@ -1,6 +1,5 @@
 """What a network says, evaluation after evaluation, of images whose target labels nobody knows: what verdicts rest on."""
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +15,11 @@ from adamatch.data.store import Labels, Pixels
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
 from adamatch.evaluate import predict_together
-from adamatch.files import make_folder, write_atomically, write_whole
+from adamatch.files import make_folder, write_whole
 from adamatch.train.speed import Machine
 
 MOST = 4000  # images of each kind, spread evenly
 FOLDER = "outputs"
-CLASSES = "classes.json"  # names of the classes, and the labels of the held-out source images that are looked at
 
 Probabilities = NDArray[np.float16]
 
@@ -33,11 +31,8 @@ class Outputs:
         self.folder, self.machine = folder / FOLDER, machine
         held_out = problem.tests.get("source")
         looked_at = {"target": _spread(problem.unlabelled.plain)}
-        self.names: dict[str, Any] = {"classes": problem.classes}
         if held_out is not None:
             looked_at["source"] = _spread((held_out.images,))
-            if held_out.labels is not None:
-                self.names["source"] = held_out.labels[rows(len(held_out))].tolist()
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
 
     def __call__(self, net: nn.Module, step: int) -> None:
@@ -45,8 +40,6 @@ class Outputs:
         if ranks.rank() == 0:
             make_folder(self.folder)
             compact: dict[str, Any] = {name: values.astype(np.float16) for name, values in found.items()}
-            if not (self.folder / CLASSES).exists():
-                write_atomically(self.folder / CLASSES, json.dumps(self.names))
             write_whole(self.folder / f"step-{step:09d}.npz", lambda part: _write(part, compact))
 
 
