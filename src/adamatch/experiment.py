@@ -204,6 +204,7 @@ def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.E
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:
         outputs(net, step)
+        folder.name(problem.classes)
         return accuracies(net)
 
     return evaluate

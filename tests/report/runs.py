@@ -37,7 +37,7 @@ def made(
     probabilities: Sequence[np.ndarray],
     classes: Sequence[str],
     *,
-    held: Sequence[int] = (),
+    held_out: int = 0,
     loss: float = 1.0,
     **result: Any,
 ) -> Path:
@@ -46,11 +46,10 @@ def made(
     recipe = {"network": "wrn-tiny", "size": 8, "images": 320, "batch": 32}
     run = {"benchmark": "folders", "task": "uda", "source": "a (01234567)", "target": "b (89abcdef)", "method": "adamatch"}
     (path / "run.json").write_text(json.dumps(run | {"seed": 0, "labels": 0, "weights": "", "options": {}, "recipe": recipe}))
-    names: dict[str, Any] = {"classes": list(classes)} | ({"source": list(held)} if held else {})
-    (path / "outputs/classes.json").write_text(json.dumps(names))
+    (path / "classes.json").write_text(json.dumps(classes))
     with (path / "metrics.jsonl").open("w") as file:
         for number, each in enumerate(probabilities, 1):
-            arrays = {"target": each.astype(np.float16)} | ({"source": each[: len(held)].astype(np.float16)} if held else {})
+            arrays = {"target": each.astype(np.float16)} | ({"source": each[:held_out].astype(np.float16)} if held_out else {})
             np.savez_compressed(path / f"outputs/step-{number:09d}.npz", **arrays)  # type: ignore[arg-type]
             row = {"step": number, "images": 32 * number, "loss_source": loss / number, "mask": number / 10, "seconds": number}
             file.write(json.dumps(row) + "\n")

@@ -1,5 +1,6 @@
 """The page: all that it should show, whatever is missing, and names as text alone."""
 
+import html
 import json
 import os
 import re
@@ -38,10 +39,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     adamatch.fit(out=root / "run", **given)
     adamatch.fit(out=root / "twin", method="supervised", **given)
     warned = [
-        {"kind": "classes_missing", "text": "<b>Few</b> images look like these", "images": [0, 3, 999]},
-        {"kind": "another", "text": "and a second one"},
+        {"kind": "same images", "line": "<b>Few</b> images look like these", "rows": [0, 3, 999], "pairs": [7, 30, 999]},
+        {"kind": "names", "line": "and a second one", "rows": []},
     ]
-    judge = {"range": {"at_least": 41.0, "at_best": 73.0}, "gain": 5.5, "chosen_step": 3, "warnings": warned}
+    judge = {"range": {"at_least": 41.0, "at_best": 73.0}, "gain": 5.5, "chosen": {"step": 3}, "warnings": warned}
     (root / "run/judge.json").write_text(json.dumps(judge))
     (root / "run/twin").symlink_to(root / "twin")
     return root / "run"
@@ -84,7 +85,8 @@ def test_everything_is_on_it(run: Path) -> None:
         "Contrast",
         "Sharpness",
         "Size",
-        "classes missing",
+        "same images",
+        "Labelled images beside them",
         "<b>Few</b> images look like these",
         "adamatch fit --source",
         torch.__version__,
@@ -93,6 +95,20 @@ def test_everything_is_on_it(run: Path) -> None:
         assert words in found.text, words
     assert len(found.source.encode()) < page.LARGEST
     assert "missing on this page" not in found.text
+
+
+def test_warnings_show_their_images(run: Path) -> None:
+    """Rows count the target; pairs count the labelled images that are trained on, which are not all of the source."""
+    known = noted.load(run)
+    assert known.source is not None
+    assert known.target is not None
+    source = Page(page.write(run)).source
+    part = source[source.index('id="warnings"') : source.index('id="twin"')]
+    names = re.findall(r'title="([^"]*)"', part)
+    wanted = [known.target.name(0), known.target.name(3)]
+    wanted += [known.source.name(known.source.trained[row]) for row in (7, 30)]
+    assert [html.unescape(name) for name in names] == [page.plain(name) for name in wanted]
+    assert known.source.trained[30] != 30
 
 
 def test_nothing_is_fetched_and_nothing_runs(run: Path) -> None:
@@ -184,7 +200,8 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(copy: Path, name: str, se
 
 def test_images_that_are_gone_are_counted(copy: Path) -> None:
     facts = json.loads((copy / "images.json").read_text())
-    facts["target"]["root"] += "-elsewhere"
+    for name in ("source", "target"):
+        facts[name]["root"] += "-elsewhere"
     (copy / "images.json").write_text(json.dumps(facts))
     found = Page(page.write(copy))
     assert not found.all("img")

@@ -1,7 +1,7 @@
 """The numbers behind the page: against small examples worked out by hand."""
 
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from report.runs import made
 
 from adamatch.data.store import Labels
+from adamatch.errors import InputError
 from adamatch.report import charts, looks
 from adamatch.report import record as recorded
 from adamatch.report.answers import Answers, answers, confusion, confusions, galleries, moves, shares
@@ -17,6 +18,8 @@ from adamatch.report.command import command
 from adamatch.report.notes import Notes
 from adamatch.report.pool import Pool
 from adamatch.report.verdict import verdict, warnings
+from adamatch.settings import Choice, Settings, choose
+from adamatch.train import speed
 from adamatch.train.run import Run, recipe
 
 CLASSES = ("cat", "dog", "owl")
@@ -27,16 +30,18 @@ def found(twin: Labels | None) -> Answers:
     return Answers(np.arange(6) * 10, np.array([0, 0, 0, 1, 1, 0]), SURE, twin)
 
 
-def test_shares_and_moves() -> None:
+def test_shares_and_moves(tmp_path: Path) -> None:
+    record = recorded.read(made(tmp_path / "run", [np.eye(3)], CLASSES))
+    judged = replace(record, verdict={"shares": {"estimated": [0.5, 0.25, 0.25]}})
     source = Pool(4, labels=(0, 0, 1, 2))
     said = found(np.array([0, 1, 1, 1, 2, 0]))
-    assert shares(said, Notes(source=source), CLASSES) == [
-        {"name": "cat", "source": 50.0, "twin": pytest.approx(100 / 3), "adapted": pytest.approx(200 / 3)},
-        {"name": "dog", "source": 25.0, "twin": 50.0, "adapted": pytest.approx(100 / 3)},
-        {"name": "owl", "source": 25.0, "twin": pytest.approx(50 / 3), "adapted": 0.0},
+    assert shares(said, Notes(source=source), judged) == [
+        {"name": "cat", "source": 50, "twin": pytest.approx(100 / 3), "adapted": pytest.approx(200 / 3), "estimated": 50},
+        {"name": "dog", "source": 25, "twin": 50, "adapted": pytest.approx(100 / 3), "estimated": 25},
+        {"name": "owl", "source": 25, "twin": pytest.approx(50 / 3), "adapted": 0, "estimated": 25},
     ]
     assert moves(said, CLASSES) == [("dog", "cat", 2), ("owl", "dog", 1)]
-    assert shares(None, Notes(), CLASSES) == []
+    assert shares(None, Notes(), record) == []
 
 
 def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
@@ -75,20 +80,17 @@ def test_confusions() -> None:
 
 
 def test_confusions_of_held_out_source_images(tmp_path: Path) -> None:
-    record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES, held=(0, 1, 2)))
-    (only,) = confusions(record, Notes())
+    record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES, held_out=3))
+    (only,) = confusions(record, Notes(held=(0, 1, 2)))
     assert (only.title, only.count, only.pairs) == ("Held-out source images", 3, [("owl", "dog", 1)])
 
 
-def test_the_step_that_is_kept_is_shown(tmp_path: Path) -> None:
+def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
     run = made(tmp_path / "run", [np.eye(3)[[0]], np.eye(3)[[1]], np.eye(3)[[2]]], CLASSES)
-    assert recorded.read(run).step == 3
-    (run / "judge.json").write_text('{"chosen_step": 2}')
-    record = recorded.read(run)
-    assert record.step == 2
-    assert record.said["target"].argmax() == 1
-    (run / "outputs/step-000000002.npz").write_bytes(b"")
-    assert recorded.read(run).step == 3
+    assert recorded.read(run).said["target"].argmax() == 2
+    whole = (run / "outputs/step-000000003.npz").read_bytes()
+    (run / "outputs/step-000000003.npz").write_bytes(whole[: len(whole) // 2])
+    assert recorded.read(run).said["target"].argmax() == 1
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,7 @@ def test_the_step_that_is_kept_is_shown(tmp_path: Path) -> None:
         ({"range": {"at_least": 60, "at_best": 80}, "gain": -9.0}, "Adaptation did harm", "9.0 points worse"),
         ({"gain": 0.4}, "Adaptation changed little", "is not known"),
         ({"range": {"at_least": None}}, "Trained", "is not known"),
+        ({"range": {"at_least": None, "at_best": 77.7}}, "Trained", "at best 78 % are likely right"),
         ({"range": "odd", "gain": "much", "warnings": 7}, "Trained", "is not known"),
         ({}, "Trained", "of the target images differently than"),
     ],
@@ -162,6 +165,37 @@ def test_looks() -> None:
     assert chart is not None
     assert chart.medians == ("0.35", "0.90")
     assert charts.histogram("Size", "", [], [1.0], "") is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Settings(network="wrn-small", size=32, images=640, batch=16),
+        Settings(network="efficientnet-lite0", weights="imagenet"),  # on a CPU: most of it frozen
+        Settings(network="efficientnet-lite0", weights="imagenet", frozen=0),
+        Settings(network="efficientnet-lite0", weights="imagenet", frozen=3, size=64, lr=0.02, mirror=False, repeat=True),
+    ],
+)
+def test_the_command_of_own_images(tmp_path: Path, asked: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given to the command line, what is asked for becomes the same recipe."""
+    from adamatch import cli
+
+    chosen = choose(asked, lambda: 0, speed.choose("cpu"))
+    run = Run(benchmark="folders", source="a", target="b", weights=chosen.weights, recipe=chosen.recipe)
+    (tmp_path / "run.json").write_text(run.to_json())
+    again: list[Choice] = []
+
+    def fit(**given: Any) -> None:
+        names = {each.name for each in fields(Settings)}
+        settings = Settings(**{name: value for name, value in given.items() if name in names})
+        again.append(choose(settings, lambda: 0, speed.choose("cpu")))
+        raise InputError("enough")
+
+    monkeypatch.setattr("adamatch.fit", fit)
+    monkeypatch.setattr("sys.argv", shlex.split(command(recorded.read(tmp_path), {"source": "a", "target": "b"})))
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert (again[0].recipe, again[0].weights) == (chosen.recipe, chosen.weights)
 
 
 @pytest.mark.parametrize(

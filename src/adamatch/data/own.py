@@ -26,7 +26,8 @@ class OwnData:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
         self.skipped: dict[str, str] = {}
         self.seen: dict[str, Store] = {}
-        self.held_out: Labels = np.zeros(0, np.int64)  # rows of the source that are not trained on
+        self.trained: Labels = np.zeros(0, np.int64)  # rows of the source: those whose labels are learnt from,
+        self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on
 
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
         console = Console(stderr=True)
@@ -56,7 +57,7 @@ class OwnData:
         if labels_per_class is not None:
             rows, notes = choose(whole.labels, whole.classes, labels_per_class, seed)
         held_out = self.held_out = _hold_out(whole, rows if labels_per_class else rows[:0], seed)
-        trained = np.setdiff1d(rows, held_out)
+        trained = self.trained = np.setdiff1d(rows, held_out)
         pools = [labelled(_rows(whole, trained))]
         if target_labels is not None:
             pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))

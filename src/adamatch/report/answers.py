@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from adamatch.data.store import Labels
 from adamatch.judge import outputs
 from adamatch.report.notes import Notes
-from adamatch.report.record import Record
+from adamatch.report.record import Record, number, section
 
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
@@ -47,8 +47,12 @@ def answers(record: Record, notes: Notes) -> Answers | None:
     return Answers(rows, probabilities.argmax(1), probabilities.max(1), twin)
 
 
-def shares(found: Answers | None, notes: Notes, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for a class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent."""
+def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str, Any]]:
+    """A row for a class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent.
+
+    And the judge's estimate of its part in the target, where there is one.
+    """
+    classes = record.classes
     columns: dict[str, Labels] = {}
     if notes.source is not None and notes.source.labels:
         columns["source"] = np.array(notes.source.labels, np.int64)
@@ -58,6 +62,9 @@ def shares(found: Answers | None, notes: Notes, classes: Sequence[str]) -> list[
     if not columns:
         return []
     parts = {name: np.bincount(each, minlength=len(classes)) * 100 / max(1, len(each)) for name, each in columns.items()}
+    estimated = section(record.verdict, "shares").get("estimated")
+    if isinstance(estimated, list) and len(estimated) == len(classes) and None not in map(number, estimated):
+        parts["estimated"] = 100 * np.array(estimated, np.float64)
     listed = most(np.max(list(parts.values()), axis=0))
     return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in listed]
 
@@ -101,8 +108,8 @@ def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -
         return Picture(int(found.rows[index]), f"was {before}" if before else told, alt)
 
     made = []
-    for number in most(counts):
-        mine = np.flatnonzero(found.classes == number)
+    for kind in most(counts):
+        mine = np.flatnonzero(found.classes == kind)
         mine = mine[np.argsort(-found.sure[mine], kind="stable")]
         moved = [int(index) for index in mine if found.changed[index]][:each]
         strips = {
@@ -110,7 +117,7 @@ def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -
             "Least sure": [picture(int(index)) for index in mine[each:][::-1][:each]],
             "Changed": [picture(index, classes[found.twin[index]]) for index in moved] if found.twin is not None else [],
         }
-        made.append(Gallery(classes[number], len(mine), {name: strip for name, strip in strips.items() if strip}))
+        made.append(Gallery(classes[kind], len(mine), {name: strip for name, strip in strips.items() if strip}))
     return made
 
 
@@ -148,8 +155,9 @@ def confusions(record: Record, notes: Notes) -> list[Confusion]:
     found = []
     if notes.confusion is not None:
         found.append(confusion("Labelled target images", notes.confusion, record.classes))
-    if record.held is not None:
-        table = _table(record.held, record.said["source"].argmax(1), len(record.classes))
+    held = np.array(notes.held, np.int64)[outputs.rows(len(notes.held))] if notes.held else np.zeros(0, np.int64)
+    if "source" in record.said and len(held) == len(record.said["source"]) and len(held):
+        table = _table(held, record.said["source"].argmax(1), len(record.classes))
         found.append(confusion("Held-out source images", table, record.classes))
     return [each for each in found if each is not None]
 

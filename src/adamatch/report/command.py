@@ -29,12 +29,11 @@ def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, 
     paths = {"source": None, "target": None} | dict(given)
     said: dict[str, Any] = {"labels_per_class": run.get("labels") or None, "method": run["method"]}
     said |= {name: values.get(name) for name in OF_FIT}
-    said |= {
-        "weights": None if own else run.get("weights") or "none",
-        "seed": run["seed"],
-        "strong": values.get("strong", "cta"),
-    }
-    said |= {"mirror": bool(values.get("mirror", True)), "repeat": bool(values.get("repeat", True)), "out": again}
+    said |= {"weights": None if own else run.get("weights") or "none", "strong": values.get("strong", "cta")}
+    # On a CPU some is chosen with the frozen scales for which there is no option: then they are left to be chosen again.
+    said |= {"frozen": values.get("frozen", 0)} if "views" not in values else {"device": "cpu"}
+    said |= {"mirror": bool(values.get("mirror", True)), "repeat": bool(values.get("repeat", True)), "seed": run["seed"]}
+    said["out"] = again
     if not own and not run.get("options") and None not in paths.values():
         return _shell("fit", paths | said, switches=("mirror", "repeat"))
     # What is no path stands under the name of its argument.

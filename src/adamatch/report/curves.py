@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from adamatch.report.charts import Curve, Histogram, curve, histogram
 from adamatch.report.notes import Notes
-from adamatch.report.record import Record, number
+from adamatch.report.record import Record, number, section
 
 # A key of metrics.jsonl, its title, whether it is in percent, and how to read it.
 CURVES = (
@@ -69,11 +69,12 @@ def curves(record: Record) -> list[Curve]:
     """Of a run, with its twin's where that has them too."""
     runs = [("adapted" if record.twin else "this run", "adapted", record)]
     runs += [("twin", "twin", record.twin)] if record.twin else []
-    return of_runs(runs, mark=record.step if record.verdict.get("chosen_step") else None)
+    chosen = number(section(record.verdict, "chosen").get("step"))
+    return of_runs(runs, mark=None if chosen is None else int(chosen))
 
 
 def of_runs(runs: Sequence[tuple[str, str, Record]], mark: int | None = None) -> list[Curve]:
-    """runs: a name, a look and what was measured; `mark` is the step of the first that is kept."""
+    """runs: a name, a look and what was measured; `mark` is a step of the first that is worth a look."""
     found = []
     for keys, percent in ((CURVES, False), (ACCURACY, True)):
         for key, title, text in keys:

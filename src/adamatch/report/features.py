@@ -38,7 +38,8 @@ class FeatureMap:
     def save(self, path: Path) -> None:
         arrays: dict[str, Any] = {name: getattr(self, name) for name in ("source_classes", "target_classes")}
         points: dict[str, Any] = {name: getattr(self, name).astype(np.float16) for name in ("source", "target")}
-        np.savez_compressed(path, how=np.array(self.how), **points, **arrays)
+        with path.open("wb") as file:  # NumPy would give the file another name
+            np.savez_compressed(file, how=np.array(self.how), **points, **arrays)
 
 
 def load(path: Path) -> FeatureMap:

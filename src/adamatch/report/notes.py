@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.evaluate import predict, score
-from adamatch.files import write_atomically
+from adamatch.files import read_json, write_atomically, write_whole
 from adamatch.model import Model
 from adamatch.report import features
 from adamatch.report.features import FeatureMap
@@ -31,6 +31,7 @@ class Notes:
     classes: tuple[str, ...] = ()
     source: Pool | None = None
     target: Pool | None = None
+    held: tuple[int, ...] = ()  # labels of the held-out source images
     confusion: NDArray[np.int64] | None = None  # of the labelled target images: [class, answer]
     map: FeatureMap | None = None
     given: Mapping[str, str | None] = field(default_factory=dict)
@@ -42,16 +43,16 @@ def of_own(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     whole = data.seen["source"]
     assert whole.labels is not None
     files = list(whole.info.get("files", ()))
-    rows = tuple(data.held_out.tolist())
-    source = Pool.of((whole.images,), files, labels=tuple(whole.labels.tolist()), held_out=rows, shape=data.shape)
+    labels, rows, trained = (tuple(each.tolist()) for each in (whole.labels, data.held_out, data.trained))
+    source = Pool.of((whole.images,), files, labels=labels, trained=trained, held_out=rows, shape=data.shape)
     if "target" in data.seen:
         files = list(data.seen["target"].info.get("files", ()))
     elif files:  # the source's own images, without those that are held out
         apart = set(rows)
         files = [file for row, file in enumerate(files) if row not in apart]
-    target = Pool.of(problem.unlabelled.parts, files, shape=data.shape)
+    target = Pool.of(problem.unlabelled.plain, files, shape=data.shape)
     paths = {name: str(each) if isinstance(each, str | Path) else None for name, each in given.items() if each is not None}
-    return _with_model(Notes(problem.classes, source, target, given=paths), model, problem)
+    return _with_model(Notes(problem.classes, source, target, _held(source), given=paths), model, problem)
 
 
 def of_problem(problem: Problem, model: Model | None) -> Notes:
@@ -59,7 +60,9 @@ def of_problem(problem: Problem, model: Model | None) -> Notes:
     first = problem.labelled[0]
     labels = tuple(first.labels.tolist()) if first.labels.ndim == 1 else ()
     source = Pool.of(first.parts, labels=labels)
-    notes = Notes(problem.classes, source, Pool.of(problem.unlabelled.parts))
+    apart = problem.tests["source"].labels if "source" in problem.tests else None
+    held = () if apart is None else tuple(apart.tolist())
+    notes = Notes(problem.classes, source, Pool.of(problem.unlabelled.plain), held)
     if model is None:
         return replace(notes, missing=("There is no map: the model is not saved yet.",))
     return _with_model(notes, model, problem)
@@ -77,13 +80,13 @@ def save(notes: Notes, folder: Path) -> None:
     }
     write_atomically(folder / IMAGES, json.dumps(facts))
     if notes.map is not None:
-        notes.map.save(folder / MAP)
+        write_whole(folder / MAP, notes.map.save)
 
 
 def load(folder: Path) -> Notes:
     """What `save` wrote; whatever is not there or cannot be read is said to be missing."""
     try:
-        facts = json.loads((folder / IMAGES).read_text())
+        facts = read_json(folder / IMAGES)
     except FileNotFoundError:
         return Notes(missing=("There are no pictures: images.json is not in the folder. `fit` writes it when it ends.",))
     except (OSError, ValueError):
@@ -92,22 +95,28 @@ def load(folder: Path) -> Notes:
         return Notes(missing=("There are no pictures: images.json is damaged, or from another version.",))
     try:
         confusion = facts.get("confusion")
+        source = Pool.from_json(facts["source"])
         notes = Notes(
             tuple(facts["classes"]),
-            Pool.from_json(facts["source"]),
+            source,
             Pool.from_json(facts["target"]),
+            _held(source),
             None if confusion is None else np.array(confusion, np.int64),
             None,
             facts.get("given") or {},
             tuple(facts.get("missing") or ()),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return Notes(missing=("There are no pictures: images.json is damaged.",))
     try:
         return replace(notes, map=features.load(folder / MAP))
     except UNREADABLE:
         lost = notes.missing or ("There is no map: map.npz is not in the folder, or damaged.",)
         return replace(notes, missing=lost)
+
+
+def _held(source: Pool) -> tuple[int, ...]:
+    return tuple(source.labels[row] for row in source.held_out) if source.labels else ()
 
 
 def _with_model(notes: Notes, model: Model, problem: Problem) -> Notes:

@@ -1,7 +1,7 @@
 """The page of a run: report.html, one file that opens anywhere and fetches nothing."""
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
 from adamatch.experiment import problem_of
-from adamatch.files import write_atomically
+from adamatch.files import reason, write_whole
 from adamatch.model import Model
 from adamatch.report import notes as noted
 from adamatch.report import record as recorded
@@ -25,7 +25,7 @@ from adamatch.report.curves import curves, look_charts
 from adamatch.report.notes import Notes
 from adamatch.report.record import Record
 from adamatch.report.tables import beside, facts, settings, title
-from adamatch.report.thumbnails import Thumbnail, thumbnails
+from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
 from adamatch.train.run import Run
 
@@ -60,7 +60,7 @@ def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     except OSError as error:
         remedy = f"see to it, then `adamatch report {model.folder}`"
         raise InputError(
-            f"the model is in {model.folder}, but its page cannot be written ({error.strerror}): {remedy}"
+            f"the model is in {model.folder}, but its page cannot be written ({reason(error)}): {remedy}"
         ) from None
 
 
@@ -102,9 +102,9 @@ def named(record: Record, notes: Notes) -> Record:
 
 def save(path: Path, text: str) -> Path:
     """Nothing but a page of this package is replaced."""
-    if path.exists() and 'name="generator" content="adamatch' not in path.read_text(errors="replace")[:2000]:
+    if path.exists() and b'name="generator" content="adamatch' not in path.read_bytes()[:2000]:
         raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
-    write_atomically(path, text)
+    write_whole(path, lambda part: part.write_bytes(text.encode()))
     return path
 
 
@@ -133,11 +133,12 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
     """All that the template shows."""
     shown = found is not None and notes.target is not None and each > 0
     strips = galleries(found, notes, record.classes, each) if found is not None and shown else []
-    warned = [each | {"pictures": _of_warning(each["images"], found, notes)} for each in warnings(record)]
+    warned = [each | _shown(each, notes) for each in warnings(record)]
     wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
-    pictures = _pictures(notes, wanted)
-    parts = shares(found, notes, record.classes)
+    pictures = thumbnails(notes.target, sorted(set(wanted))) if notes.target is not None else {}
+    labelled = {picture.row for warning in warned for picture in warning["labelled"]}
+    parts = shares(found, notes, record)
     return {
         "title": title(record),
         "facts": facts(record, notes),
@@ -150,6 +151,7 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
         "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0) or 1.0,
         "galleries": strips,
         "pictures": pictures,
+        "labelled": thumbnails(notes.source, sorted(labelled)) if notes.source is not None else {},
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
         "confusions": confusions(record, notes),
@@ -166,13 +168,13 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
     }
 
 
-def _of_warning(rows: Sequence[int], found: Answers | None, notes: Notes) -> list[Picture]:
-    """Images that show what is warned of, by their place among those that were looked at."""
-    if found is None or notes.target is None:
-        return []
-    chosen = [int(found.rows[row]) for row in rows if row < len(found.rows)][:WARNED]
-    return [Picture(row, "", notes.target.name(row)) for row in chosen]
-
-
-def _pictures(notes: Notes, rows: Iterable[int]) -> dict[int, Thumbnail]:
-    return thumbnails(notes.target, sorted(set(rows))) if notes.target is not None else {}
+def _shown(warning: Mapping[str, Any], notes: Notes) -> dict[str, list[Picture]]:
+    """The target images that show what is warned of, and the labelled ones beside them."""
+    labelled = warning["pairs"][:WARNED]
+    if notes.source is not None and notes.source.trained:  # pairs count the images that are trained on
+        labelled = [notes.source.trained[row] for row in labelled if row < len(notes.source.trained)]
+    pools = (("pictures", notes.target, warning["rows"][:WARNED]), ("labelled", notes.source, labelled))
+    return {
+        name: [Picture(row, "", pool.name(row)) for row in rows if row < pool.count] if pool is not None else []
+        for name, pool, rows in pools
+    }

@@ -24,7 +24,8 @@ class Pool:
     root: str = ""  # the folder that names of files are relative to
     files: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
-    held_out: tuple[int, ...] = ()  # rows that were not trained on
+    trained: tuple[int, ...] = ()  # rows whose labels are learnt from, in the order of the labelled pool; empty: all
+    held_out: tuple[int, ...] = ()  # rows that are not trained on
     shape: Shape = "squeeze"
     looks: Looks = field(default_factory=dict)
     parts: tuple[Pixels, ...] = ()
@@ -73,6 +74,7 @@ class Pool:
             "root": self.root or None,
             "files": list(self.files) or None,
             "labels": list(self.labels) or None,
+            "trained": list(self.trained),
             "held_out": list(self.held_out),
             "shape": self.shape,
             "looks": self.looks,
@@ -85,6 +87,7 @@ class Pool:
             facts.get("root") or "",
             tuple(facts.get("files") or ()),
             tuple(facts.get("labels") or ()),
+            tuple(facts.get("trained") or ()),
             tuple(facts.get("held_out") or ()),
             facts.get("shape") or "squeeze",
             facts.get("looks") or {},

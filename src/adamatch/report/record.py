@@ -1,6 +1,5 @@
 """What a run's folder holds, read for the page: whatever is there, and a line for whatever is not."""
 
-import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from adamatch.data.store import Labels
 from adamatch.errors import InputError
-from adamatch.judge.outputs import CLASSES, FOLDER, Probabilities
+from adamatch.files import parse, read_json
+from adamatch.judge.outputs import FOLDER, Probabilities
+from adamatch.train.folder import CLASSES
 
 TWIN = "twin"
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)  # what a damaged or half-written file raises
@@ -19,17 +19,15 @@ UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)  # wh
 
 @dataclass(frozen=True)
 class Record:
-    """One run. `said` is what the network said of "target" and held-out "source" images at `step`, where it is kept."""
+    """One run. `said` is what the network said of "target" and held-out "source" images at its last evaluation."""
 
     path: Path
     run: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     result: Mapping[str, Any]  # empty while it is under way
     verdict: Mapping[str, Any]
-    step: int
     said: Mapping[str, Probabilities]
     classes: tuple[str, ...]  # empty where the folder does not name them
-    held: Labels | None  # the labels of said["source"]
     twin: "Record | None" = None
     missing: tuple[str, ...] = ()
 
@@ -57,14 +55,9 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     if not rows:
         missing.append("There are no curves: metrics.jsonl holds no evaluation yet.")
     result, verdict = _optional(path / "result.json", missing), _optional(path / "judge.json", missing)
-    step, said = _said(path / FOLDER, int(number(verdict.get("chosen_step")) or 0))
+    said = _said(path / FOLDER)
     if not said:
         missing.append("There are no answers to show: outputs/ is empty. Runs of older versions did not write them.")
-    names = _optional(path / FOLDER / CLASSES, missing)
-    classes = names.get("classes") or _optional(path / "model.json", []).get("classes") or ()
-    held = names.get("source")
-    if held is None or "source" not in said or len(held) != len(said["source"]):
-        held = None
     beside = Path(twin) if twin else path / TWIN
     return Record(
         path,
@@ -72,10 +65,8 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
         rows,
         result,
         verdict,
-        step,
         said,
-        tuple(map(str, classes)),
-        None if held is None else np.asarray(held, np.int64),
+        _classes(path),
         read(beside) if twin or (beside / "run.json").is_file() else None,
         tuple(missing),
     )
@@ -95,7 +86,7 @@ def section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _run(path: Path) -> Mapping[str, Any]:
     try:
-        run = json.loads((path / "run.json").read_text())
+        run = read_json(path / "run.json")
     except (FileNotFoundError, NotADirectoryError):
         what = "is no run's folder (it has no run.json)" if path.exists() else "does not exist"
         raise InputError(f"{path} {what}: give a folder that fit or train made") from None
@@ -111,7 +102,7 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
     except (OSError, ValueError):
         found = None
     if isinstance(found, dict):
@@ -120,16 +111,25 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
     return {}
 
 
+def _classes(path: Path) -> tuple[str, ...]:
+    """Noted by the run, or by its model."""
+    try:
+        found = read_json(path / CLASSES)
+    except (OSError, ValueError):
+        found = _optional(path / "model.json", []).get("classes")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Of a run under way, the last line may be half written."""
     rows = []
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return []
     for line in lines:
         try:
-            row = json.loads(line)
+            row = parse(line)
         except ValueError:
             continue
         if isinstance(row, dict) and number(row.get("step")) is not None:
@@ -137,15 +137,14 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _said(folder: Path, wanted: int) -> tuple[int, Mapping[str, Probabilities]]:
-    """What was said at a step, or at the last one that can be read."""
-    steps = {int(file.stem[5:]): file for file in folder.glob("step-*.npz") if file.stem[5:].isdecimal()}
-    for step in sorted(steps, key=lambda each: (each == wanted, each), reverse=True):
+def _said(folder: Path) -> Mapping[str, Probabilities]:
+    """What was said at the last evaluation that can be read: one under way may be half written."""
+    for file in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
-            with np.load(steps[step], allow_pickle=False) as arrays:
+            with np.load(file, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in ("target", "source") if name in arrays}
         except UNREADABLE:
             continue
         if "target" in found and found["target"].ndim == 2:
-            return step, found
-    return 0, {}
+            return found
+    return {}

@@ -1,6 +1,5 @@
 """The verdict in two sentences, and the numbers beside it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +66,10 @@ def _first(record: Record, accuracy: float | None, low: float | None, high: floa
             f"; without labels it was put between {low:.0f} and {high:.0f} %" if low is not None and high is not None else ""
         )
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
-    if low is not None and high is not None:
-        return f"Of the target images, between {low:.0f} and {high:.0f} % are likely right, judged without labels."
+    if low is not None or high is not None:
+        span = f"between {low:.0f} and {high:.0f} %" if low is not None and high is not None else ""
+        span = span or (f"at best {high:.0f} %" if high is not None else f"at least {low:.0f} %")
+        return f"Of the target images, {span} are likely right, judged without labels."
     return "How many target images are right is not known: there were no labels to measure it, and the run has no estimate."
 
 
@@ -88,14 +89,15 @@ def _second(record: Record, gain: float | None, changed: float | None, measured:
 
 
 def warnings(record: Record) -> list[dict[str, Any]]:
-    """As the judge wrote them, whatever else may be in its file."""
+    """As the judge wrote them: `rows` of the target that show it, and of labelled images where they come in `pairs`."""
     found = record.verdict.get("warnings")
-    made: list[dict[str, Any]] = []
-    for each in found if isinstance(found, list) else []:
-        if isinstance(each, str):
-            made.append({"kind": "", "text": each, "images": []})
-        elif isinstance(each, Mapping) and each.get("text"):
-            rows = each.get("images")
-            images = [row for row in rows if isinstance(row, int) and row >= 0] if isinstance(rows, list) else []
-            made.append({"kind": str(each.get("kind", "")).replace("_", " "), "text": str(each["text"]), "images": images})
-    return made
+    return [
+        {"kind": str(each.get("kind") or "warning"), "line": str(each["line"])}
+        | {name: [row for row in _list(each.get(name)) if isinstance(row, int) and row >= 0] for name in ("rows", "pairs")}
+        for each in _list(found)
+        if isinstance(each, dict) and each.get("line")
+    ]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from adamatch import locks, ranks
 from adamatch.errors import InputError
 from adamatch.files import make_folder, parse, patiently, read_json, reason, sealed, sync, unsealed, write_atomically
 from adamatch.train.run import Run
+
+CLASSES = "classes.json"
 
 
 class RunFolder:
@@ -125,6 +127,11 @@ class RunFolder:
         self.check()
         write_result(self.path / "result.json", result)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def name(self, classes: Sequence[str]) -> None:
+        """Note what the classes are called, for whoever looks into the folder while the run is under way."""
+        if ranks.rank() == 0 and not (self.path / CLASSES).exists():
+            write_atomically(self.path / CLASSES, json.dumps(classes))
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
