@@ -101,8 +101,7 @@ def read(
         if isinstance(source, Image.Image):
             source = [source]
         if isinstance(source, tuple) and len(source) == 2:
-            words = leave and not str(np.asarray(source[1]).dtype).startswith(("int", "uint"))  # names are compared below
-            source = from_arrays(source[0], source[1], None if words else classes, size, shape)
+            source = from_arrays(source[0], source[1], classes, size, shape)
         elif hasattr(source, "shape") and not is_hub(source):
             source = from_arrays(source, size=size, shape=shape)
         elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
@@ -139,8 +138,23 @@ class _Reading:
     progress: Progress | None
 
 
+def read_files(paths: Sequence[Path], *, size: int, shape: Shape, skip_bad: bool) -> Store:
+    """A part of many files, without labels; it may be that none of them can be read."""
+    images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
+    skipped = _decode(paths, _Reading(shape, skip_bad, cores(), None), images, done)
+    return Store(images[done == 1] if skipped else images, None, (), _files(paths, done, skipped))
+
+
 def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
-    """Decode what is not done yet; returns what was left out, and why. Threads: Pillow decodes and resizes outside the GIL."""
+    """Decode what is not done yet; returns what was left out, and why. It must not be all."""
+    skipped = _decode(paths, how, images, done)
+    if len(skipped) == len(paths):
+        raise InputError(f"none of {len(paths)} images can be read, for example: {next(iter(skipped.values()))}")
+    return skipped
+
+
+def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
+    """In threads: Pillow decodes and resizes outside the GIL."""
     size = images.shape[1]
 
     def decode(rows: Sequence[int]) -> dict[Path, str]:
@@ -169,8 +183,6 @@ def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) ->
         except BaseException:  # also an interruption: do not decode the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    if len(skipped) == len(paths):
-        raise InputError(f"none of {len(paths)} images can be read, for example: {next(iter(skipped.values()))}")
     return skipped
 
 

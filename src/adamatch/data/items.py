@@ -1,9 +1,12 @@
 """What the items of a dataset hold: an image and perhaps a label, in pairs or under names (HuggingFace's datasets)."""
 
+import random
+import statistics
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset
 
 from adamatch.data.decode import read_image
@@ -54,6 +57,17 @@ def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[An
             item = (item[columns.image], *([item[columns.label]] if columns.label else []))
         image, *rest = item if isinstance(item, (tuple, list)) else (item,)
         yield _opened(image, number), rest[:1] if labelled is not False else []
+
+
+def sides(dataset: Any, sample: int = 20) -> int | None:
+    """The median short side of a few images of a dataset that can be asked for any of them; None for all else."""
+    count = 0 if hasattr(dataset, "shape") and not is_hub(dataset) else length(dataset)
+    if not count or isinstance(dataset, (tuple, Mapping, IterableDataset)):
+        return None
+    chosen = random.Random(0).sample(range(count), min(sample, count))
+    images = [image for image, _ in items([dataset[number] for number in chosen], labelled=False)]
+    shapes = [image.size if isinstance(image, Image.Image) else sorted(image.shape)[-2:] for image in images]
+    return int(statistics.median(min(shape) for shape in shapes))
 
 
 def length(dataset: Any) -> int:

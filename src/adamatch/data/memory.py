@@ -65,7 +65,7 @@ def from_dataset(
     for image, label in items(dataset, labelled=labelled):
         if size is None:
             size = min(image.size) if isinstance(image, Image.Image) else from_arrays(_alone(image)).size
-        images.append(_square(image, size, shape, f"image {len(images)} of the dataset"))
+        images.append(as_square(image, size, shape, f"image {len(images)} of the dataset"))
         labels.extend(label)
         if progress:
             progress(len(images), count)
@@ -181,7 +181,8 @@ def _pixels(images: NDArray[Any], count: int | None = None) -> Pixels:
     return scaled
 
 
-def _square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
+def as_square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
+    """One image of any kind, called `name` where something is wrong with it."""
     if isinstance(image, Image.Image):
         return square(to_rgb(image), size, shape)
     try:
@@ -197,7 +198,8 @@ def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Label
     if labels.ndim != 1:
         raise InputError(f"labels of shape {labels.shape} were given: one class index or class name per image is needed")
     if labels.dtype.kind in "US" or (labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
-        names = tuple(classes) if classes is not None else tuple(sorted({str(label) for label in labels}))
+        words = {str(label) for label in labels}
+        names = (*(classes or ()), *sorted(words - set(classes or ())))  # `choose` sees to those that are not asked for
         return translate([str(label) for label in labels], names, "the array of labels"), names
     if labels.dtype.kind not in "iu":
         raise InputError(f"labels of type {labels.dtype} were given: class indices (integers) or class names are needed")

@@ -46,7 +46,8 @@ def list_any(source: Any, asked: Asked) -> Listing:
     paths, labels, names = _list(source, asked)
     if asked.labelled and len(names) < 2:
         where = source if isinstance(source, (str, Path)) else "the source"
-        raise InputError(f"{where} has one class only ({names[0]}): a classifier needs at least two")
+        why = "".join(f" ({note})" for note in asked.notes)
+        raise InputError(f"{where} has one class only ({names[0]}): a classifier needs at least two{why}")
     return paths, labels, names
 
 
@@ -56,14 +57,14 @@ def _list(source: Any, asked: Asked) -> Listing:
     if is_frame(source):
         return _list_frame(source, asked)
     if isinstance(source, Mapping):
-        return _together({str(name): each for name, each in source.items()}, asked)
+        return _together([(str(name), each) for name, each in source.items()], asked)
     if (given := _paths_and_labels(source)) is not None:
         return _with_labels(*given, "the list of paths", asked)
     if _are_paths(source):
         bare = [each for each in source if os.path.isfile(each) and not is_list(each)]
         if asked.labelled and bare:
             raise InputError(f"{bare[0]} has no label: give (paths, labels), pairs of a path and a label, or folders")
-        return _together({str(each): each for each in source}, asked)
+        return _together([(str(each), each) for each in source], asked)
     paths, labels = zip(*source, strict=True)
     return _with_labels(paths, labels, "the list of pairs", asked)
 
@@ -114,32 +115,29 @@ def _with_labels(paths: Iterable[Any], labels: Iterable[Any] | None, where: str,
     return with_classes(pairs, where, asked.classes, asked.leave, asked.notes)
 
 
-def _together(sources: Mapping[str, Any], asked: Asked) -> Listing:
+def _together(sources: Sequence[tuple[str, Any]], asked: Asked) -> Listing:
     """Several as one: the classes are those of all of them."""
-    each_own = replace(asked, classes=None, leave=False)  # the classes are those of all of them
-    listings = {name: _list(each, each_own) for name, each in sources.items()}
-    unlabelled = [name for name, (_, labels, _) in listings.items() if labels is None]
-    paths = [path for found, _, _ in listings.values() for path in found]
+    each_own = replace(asked, classes=None, leave=False)
+    listings = [(name, *_list(source, each_own)) for name, source in sources]
+    paths = [path for _, found, _, _ in listings for path in found]
+    unlabelled = [name for name, _, labels, _ in listings if labels is None]
     if len(unlabelled) == len(listings):
         return paths, None, tuple(asked.classes or ())
     if unlabelled:
         raise InputError(f"{unlabelled[0]} has no labels, and others that were given with it have: label all, or none")
-    named = {
-        name: [names[label] for label in (() if labels is None else labels)] for name, (_, labels, names) in listings.items()
-    }
-    _compare(named, asked)
-    pairs = list(zip(paths, (label for labels in named.values() for label in labels), strict=True))
-    return with_classes(pairs, some(sources), asked.classes, asked.leave, asked.notes)
+    named = [(name, [names[label] for label in labels]) for name, _, labels, names in listings if labels is not None]
+    if asked.classes is None:
+        _compare(named, asked.notes)
+    pairs = list(zip(paths, (label for _, labels in named for label in labels), strict=True))
+    return with_classes(pairs, some(name for name, _ in sources), asked.classes, asked.leave, asked.notes)
 
 
-def _compare(named: Mapping[str, Sequence[str]], asked: Asked) -> None:
+def _compare(named: Sequence[tuple[str, Sequence[str]]], notes: list[str]) -> None:
     """Classes that not all of several sources have are most often the same under two names: they are named."""
-    if asked.classes is not None:
-        return
-    every = set().union(*named.values())
-    lacking = [f"{name} has no {some(sorted(every - set(has)))}" for name, has in named.items() if every - set(has)]
+    every = {label for _, labels in named for label in labels}
+    lacking = [f"{name} has no {some(sorted(every - set(has)))}" for name, has in named if every - set(has)]
     if lacking:
-        asked.notes.append(f"not every source has every class: {'; '.join(lacking)}")
+        notes.append(f"not every source has every class: {'; '.join(lacking)}")
 
 
 def _name(label: Any) -> str:
@@ -181,3 +179,11 @@ def _are_pairs(source: Sequence[Any]) -> bool:
     return bool(source) and all(
         isinstance(each, (list, tuple)) and len(each) == 2 and isinstance(each[0], (str, Path)) for each in source
     )
+
+
+def same_files(source: Any, target: Any) -> bool:
+    """Whether two sources are made of the same folders and files."""
+    first, second = (each if isinstance(each, (list, tuple)) else [each] for each in (source, target))
+    if not (_are_paths(first) and _are_paths(second)):
+        return False
+    return [Path(each).resolve() for each in first] == [Path(each).resolve() for each in second]
