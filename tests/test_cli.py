@@ -179,9 +179,10 @@ def test_one_class_no_classes_strange_classes(data: Path, tmp_path: Path, call: 
     refused(fit(call, one, target, out), one, "one class only (red)")
     refused(fit(call, flat, target, out), flat, "one folder per class")
     refused(fit(call, data / "source", target, out, "--target-labels", strange), strange, "purple")
-    refused(fit(call, data / "source", target, out, "--test", strange), strange, "purple")
-    refused(call("evaluate", data / "run", strange), strange, "purple")
     assert not out.exists()
+    for done in (fit(call, data / "source", target, out, "--test", strange), call("evaluate", data / "run", strange)):
+        assert done.code == 0
+        assert "3 of 6 images are of classes that were not learnt (purple): left out" in done.err
 
 
 def damage(path: Path, kind: str) -> None:
@@ -373,6 +374,7 @@ def test_a_disk_that_is_full_for_a_csv(data: Path, call: Call) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     refused(call("predict", data / "run", data / "few", "--csv", "/dev/full"), "No space left")
+    assert Path("/dev/full").is_char_device()
 
 
 def test_no_right_to_write(data: Path, tmp_path: Path, call: Call) -> None:

@@ -70,6 +70,7 @@ class Score:
     confusion: NDArray[np.int64]
     classes: tuple[str, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)  # images that could not be read, and why
+    notes: tuple[str, ...] = ()  # what else was left out
 
     def per_class(self) -> list[tuple[str, int, float]]:
         """Name, number of images and accuracy in percent of each class (nan where there is no image)."""

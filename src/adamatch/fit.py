@@ -12,9 +12,11 @@ from torch import nn
 
 from adamatch import ranks
 from adamatch import twin as twins
-from adamatch.data.folders import median_side
+from adamatch.data.folders import is_store, median_side
+from adamatch.data.items import sides
 from adamatch.data.own import OwnData, name_of
 from adamatch.data.store import Store
+from adamatch.data.tables import names_files, same_files
 from adamatch.data.tasks import Problem
 from adamatch.ending import judged
 from adamatch.errors import InputError, unknown
@@ -131,7 +133,7 @@ def fit(
         progress = Progress(run.recipe, quiet=quiet)
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, recipe)):
             progress.say(line)
-        for line in left_out(data.skipped):
+        for line in (*data.notes, *left_out(data.skipped)):
             progress.warn(line)
         folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
         beside = twins.plan(run, problem) if twin else None
@@ -206,14 +208,16 @@ def _side(source: Any) -> int:
     """The median short side of the images, 0 where only reading them all would tell."""
     if isinstance(source, Store):
         return source.size
-    if isinstance(source, (str, Path)):
-        return Store.open(source).size if (Path(source) / "store.json").is_file() else median_side(source)
+    if is_store(source):
+        return Store.open(source).size
+    if names_files(source):
+        return median_side(source)
+    if (seen := sides(source)) is not None:
+        return seen
     first = source[0] if isinstance(source, tuple) else source
     shape = getattr(first, "shape", ())
     return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order
 
 
 def _same(source: Any, target: Any) -> bool:
-    if isinstance(source, (str, Path)) and isinstance(target, (str, Path)):
-        return Path(source).resolve() == Path(target).resolve()
-    return source is target
+    return source is target or same_files(source, target)

@@ -4,7 +4,7 @@ import csv
 import json
 import warnings
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from adamatch import nets
 from adamatch.data.decode import Shape
 from adamatch.data.folders import read
-from adamatch.data.listing import is_list
-from adamatch.data.store import Pixels
+from adamatch.data.stream import How, stream
 from adamatch.errors import InputError, shortened
 from adamatch.evaluate import Score, predict, score
 from adamatch.files import checksum, make_folder, read_json, sealed, unsealed, write_atomically
@@ -105,15 +104,30 @@ class Model:
         return facts + (summary.table(verdict) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
-        """Classes of a file, a folder, a list of either, a CSV list, arrays or a torch dataset."""
-        paths, pixels, skipped = self._read(images, skip_bad)
-        return Predictions(paths, predict(self.net, pixels, self.machine), self.classes, skipped)
+        """Classes of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
+        parts = list(self.stream(images, skip_bad=skip_bad)[1])
+        skipped = {name: why for part in parts for name, why in part.skipped.items()}
+        paths = tuple(path for part in parts for path in part.paths)
+        return Predictions(paths, np.concatenate([part.probabilities for part in parts]), self.classes, skipped)
+
+    def stream(self, images: Any, *, skip_bad: bool = False) -> tuple[int, Iterator[Predictions]]:
+        """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
+        count, stores = stream(images, How(self.size, self.shape, skip_bad))
+
+        def portions() -> Iterator[Predictions]:
+            for store in stores:
+                probabilities = predict(self.net, store.images, self.machine)
+                yield Predictions(tuple(store.info["files"]), probabilities, self.classes, store.info["skipped"])
+
+        return count, portions()
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
-        store = read(images, size=self.size, classes=self.classes, labelled=True, shape=self.shape, skip_bad=skip_bad)
+        store = read(
+            images, size=self.size, classes=self.classes, labelled=True, leave=True, shape=self.shape, skip_bad=skip_bad
+        )
         found = score(predict(self.net, store.images, self.machine), store)
-        return replace(found, skipped=store.info.get("skipped", {}))
+        return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
     def report(self, *, show: bool = False) -> Path:
         """Make the page of the model's run anew, and return where it is: report.html in the run's folder. `show` opens it."""
@@ -125,28 +139,6 @@ class Model:
         if show:
             webbrowser.open(made.absolute().as_uri())
         return made
-
-    def _read(self, images: Any, skip_bad: bool) -> tuple[tuple[str, ...], Pixels, dict[str, str]]:
-        """Names, pixels and what was skipped; of a list of paths all of them, one after the other."""
-        if not (isinstance(images, list | tuple) and images and all(isinstance(each, str | Path) for each in images)):
-            store = read(images, size=self.size, labelled=False, shape=self.shape, skip_bad=skip_bad)
-            names = store.info.get("files", map(str, range(len(store))))
-            return tuple(names), store.images, store.info.get("skipped", {})
-        skipped: dict[str, str] = {}
-        parts: list[tuple[tuple[str, ...], Pixels]] = []
-        for each in images:
-            try:
-                names, pixels, bad = self._read(each, skip_bad)
-            except InputError as error:
-                if not skip_bad or len(images) == 1 or not Path(each).is_file() or is_list(each):
-                    raise
-                skipped[str(each)] = str(error)
-            else:
-                parts.append((names, pixels))
-                skipped |= bad
-        if not parts:
-            raise InputError(f"none of {len(images)} images can be read, for example: {next(iter(skipped.values()))}")
-        return tuple(name for names, _ in parts for name in names), np.concatenate([pixels for _, pixels in parts]), skipped
 
     def export(self, file: str | Path, *, to: str | None = None) -> float:
         """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out; see `adamatch.export`.

@@ -111,11 +111,8 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         read_folder(tmp_path / "one", size=8, labelled=True)
     assert len(read_folder(tmp_path / "one", size=8, labelled=True, classes=["cat", "dog"])) == 1, "enough to evaluate"
     (tmp_path / "one" / "dog").mkdir()
-    with pytest.raises(InputError, match="dog holds no images: every class needs some"):
+    with pytest.raises(InputError, match=r"one class only \(cat\).*no images in dog: not taken for a class"):
         read_folder(tmp_path / "one", size=8, labelled=True)
-    save(tmp_path / "one" / "loose.png")
-    with pytest.raises(InputError, match=r"both class folders and images \(loose.png"):
-        read_folder(tmp_path / "one", size=8)
     with pytest.raises(InputError, match="at least 1"):
         read_folder(tmp_path / "one", size=0)
 
@@ -292,7 +289,6 @@ def test_arrays_with_labels_and_another_size() -> None:
         (RAMP.astype(np.float32), None, r"run from 0 to 215: scale them to \[0, 1\]"),
         (RAMP / 255 - 0.5, None, "run from -0.5"),
         (np.full((1, 4, 4, 3), np.nan), None, "run from nan"),
-        (RAMP[0], None, r"one image of shape \(6, 6, 3\)"),
         (RAMP[..., :2], None, r"shape \(2, 6, 6, 2\)"),
         (RAMP[:0], None, "no images"),
         (RAMP, [0], "2 images and 1 labels"),

@@ -1,12 +1,12 @@
 """`adamatch predict` and `adamatch evaluate`: what a trained model says of images."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from adamatch.cli.options import Device, SkipBad
-from adamatch.errors import InputError
 from adamatch.terminal import say
 
 CSV_HELP = (
@@ -19,10 +19,11 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
     paths: Annotated[list[Path], typer.Argument(help="Images, folders or CSV lists")],
     csv_file: Annotated[Path | None, typer.Option("--csv", help=CSV_HELP)] = None,
+    parquet_file: Annotated[Path | None, typer.Option("--parquet", help="The same as Parquet (needs pyarrow)")] = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Classes and probabilities of new images.
+    """Classes and probabilities of new images, of any number: files are written as the images are read.
 
     [bold]Examples[/bold]:
 
@@ -31,18 +32,28 @@ def predict(
       adamatch predict runs/art new/ --csv out.csv
     """
     from adamatch import model
-    from adamatch.report import show
+    from adamatch.report import show, written
 
-    if csv_file is not None and not csv_file.parent.is_dir():
-        raise InputError(f"{csv_file.parent} does not exist: make it, or choose another place for the CSV file")
-    found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
-    for line in model.left_out(found.skipped):
-        say(f"warning: {line}", stderr=True)
-    if csv_file is None:
+    wanted = ((csv_file, written.csv_file), (parquet_file, written.parquet_file))
+    files = [(file, write) for file, write in wanted if file is not None]
+    if not files:
+        found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
+        _warn(model.left_out(found.skipped))
         show.predictions(found)
-    else:
-        found.to_csv(csv_file)
-        say(f"{len(found)} predictions in {csv_file}")
+        return
+    with ExitStack() as open_files:
+        trained = model.load(run, device=device)
+        writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
+        count, parts = trained.stream(paths, skip_bad=skip_bad)
+        done, skipped = 0, dict[str, str]()
+        with show.bar(f"predicting with {run}", count) as advance:
+            for part in parts:
+                for write_part in writes:
+                    write_part(part)
+                done, skipped = done + len(part), skipped | dict(part.skipped)
+                advance(len(part) + len(part.skipped))
+    _warn(model.left_out(skipped))
+    say(f"{done} predictions in {' and '.join(str(file) for file, _ in files)}")
 
 
 def evaluate(
@@ -59,6 +70,10 @@ def evaluate(
     from adamatch.report import show
 
     score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
-    for line in model.left_out(score.skipped):
-        say(f"warning: {line}", stderr=True)
+    _warn([*score.notes, *model.left_out(score.skipped)])
     show.score(score)
+
+
+def _warn(lines: list[str]) -> None:
+    for line in lines:
+        say(f"warning: {line}", stderr=True)

@@ -18,6 +18,7 @@ Shape = Literal["squeeze", "crop"]  # how a rectangle becomes a square
 # What an image may be, whatever its file is called. Pillow knows more: some start other programs (EPS: Ghostscript) or are
 # read by hardly anybody's files. The last two need a Pillow that has them.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "AVIF", "HEIF")
+TWELVE_BITS, SIXTEEN_BITS = 4095, 65535
 WHITE = (255, 255, 255, 255)
 ORIENTATION = 0x0112  # EXIF's tag
 BAND = 1 << 22  # pixels that are converted at a time, where a conversion takes several times their memory
@@ -99,6 +100,13 @@ def _compare_checksums(png: bytes) -> None:
         if end + 4 <= len(png) and zlib.crc32(memoryview(png)[at + 4 : end]) != struct.unpack_from(">I", png, end)[0]:
             raise ValueError(f"the checksum of its {kind.decode('latin1')} does not hold")
         at = end + 4
+
+
+def white_of(most: float) -> int:
+    """The white of 16-bit values: 12-bit scans come in 16-bit files, and would be nearly black."""
+    return TWELVE_BITS if most <= TWELVE_BITS else SIXTEEN_BITS
+
+
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -7,17 +7,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 
 from adamatch.data.decode import Shape, read_image, short_side, square
-from adamatch.data.listing import Listing, is_list, list_csv, list_images
+from adamatch.data.items import is_hub
+from adamatch.data.listing import Listing, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
+from adamatch.data.tables import Asked, list_any, names_files
 from adamatch.errors import InputError
 from adamatch.system import cores
 
@@ -28,39 +31,41 @@ CHUNK = 32
 
 
 def read_folder(
-    path: str | Path,
+    source: Any,
     *,
     size: int,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
+    leave: bool = False,
     shape: Shape = "squeeze",
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Store:
-    """A folder, a CSV list or one image -> a store, in memory or under `cache` (where an interrupted reading goes on)."""
-    path = Path(path)
+    """Files -> a store, in memory or under `cache` (where an interrupted reading goes on).
+
+    A folder, a CSV list, one image, several of these, paths with labels, a DataFrame: all that `tables.names_files` knows.
+    `leave`: labelled images of other classes than `classes` are left out, and said in the store's notes.
+    """
     if size < 1:
         raise InputError(f"images of {size} x {size} were asked for: the size must be at least 1")
-    if is_list(path):
-        listing = list_csv(path, labelled=labelled, classes=classes, missing=skip_bad)
-    elif path.is_file() and not labelled:
-        listing = [path], None, tuple(classes or ())
-    else:
-        listing = list_images(path, labelled=labelled, classes=classes)
+    asked = Asked(labelled, classes, skip_bad, leave)
+    listing = list_any(source, asked)
     paths, labels, names = listing
     threads = cores() if workers == "auto" else max(workers, 1)
     fill = partial(_fill, paths, _Reading(shape, skip_bad, threads, progress))
-    origin = {"origin": str(path)} | ({"shape": shape} if shape != "squeeze" else {})
+    where = str(Path(source)) if isinstance(source, (str, Path)) else type(source).__name__
+    origin: dict[str, Any] = {"origin": where} | ({"shape": shape} if shape != "squeeze" else {})
     if cache is not None:
-        return _cached(Path(cache), fill, listing, size, skip_bad, origin)
+        store = _cached(Path(cache), fill, listing, size, skip_bad, origin)
+        return replace(store, info={**store.info, "notes": asked.notes})
     images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
     skipped = fill(images, done)
     if skipped:
         kept = np.flatnonzero(done)
         images, labels = images[kept], None if labels is None else labels[kept]
-    return Store(images, labels, names, origin | _files(paths, done, skipped))
+    return Store(images, labels, names, origin | _files(paths, done, skipped) | {"notes": asked.notes})
 
 
 def read(
@@ -69,55 +74,58 @@ def read(
     size: int | None = None,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
+    leave: bool = False,
     shape: Shape = "squeeze",
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Store:
-    """A folder, CSV list, store (or its folder), array, (images, labels) or torch dataset -> a store."""
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if not (path / "store.json").is_file():
-            size = size or median_side(path)
-            return read_folder(
-                path,
-                size=size,
-                classes=classes,
-                labelled=labelled,
-                shape=shape,
-                skip_bad=skip_bad,
-                workers=workers,
-                cache=cache,
-                progress=progress,
-            )
-        source = Store.whole(path)
+    """All that holds images -> a store: files (see `read_folder`), a store (or its folder), an image, arrays, a dataset."""
+    if names_files(source) and not is_store(source):
+        return read_folder(
+            source,
+            size=size or median_side(source),
+            classes=classes,
+            labelled=labelled,
+            leave=leave,
+            shape=shape,
+            skip_bad=skip_bad,
+            workers=workers,
+            cache=cache,
+            progress=progress,
+        )
+    if isinstance(source, (str, Path)):
+        source = Store.whole(source)
     name = str(source.info.get("origin", "the store")) if isinstance(source, Store) else "the data"
     if not isinstance(source, Store):
+        if isinstance(source, Image.Image):
+            source = [source]
         if isinstance(source, tuple) and len(source) == 2:
             source = from_arrays(source[0], source[1], classes, size, shape)
-        elif hasattr(source, "shape"):
+        elif hasattr(source, "shape") and not is_hub(source):
             source = from_arrays(source, size=size, shape=shape)
         elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
             source = from_dataset(source, size=size, classes=classes, labelled=labelled, shape=shape, progress=progress)
         else:
             raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
-    return choose(source, size=size, classes=classes, labelled=labelled, name=name)
+    return choose(source, size=size, classes=classes, labelled=labelled, name=name, leave=leave)
 
 
-def median_side(path: str | Path, sample: int = 200) -> int:
-    """The median short side of up to `sample` images of a folder or CSV list; only their headers are read."""
-    path = Path(path)
-    if is_list(path):
-        paths = list_csv(path, labelled=False, missing=True)[0]
-    else:
-        paths = [path] if path.is_file() else list_images(path, labelled=False)[0]
+def is_store(source: Any) -> bool:
+    return isinstance(source, (str, Path)) and (Path(source) / "store.json").is_file()
+
+
+def median_side(source: Any, sample: int = 200) -> int:
+    """The median short side of up to `sample` images among files that are named; only their headers are read."""
+    paths = list_any(source, Asked(labelled=False, missing=True))[0]
     sides = []
     for chosen in random.Random(0).sample(paths, min(sample, len(paths))):
         with suppress(Exception):  # damaged ones are reported when they are decoded
             sides.append(short_side(chosen))
     if not sides:
-        raise InputError(f"{path} holds no image that can be read (for example {paths[0]})")
+        where = source if isinstance(source, (str, Path)) else "the list"
+        raise InputError(f"{where} holds no image that can be read (for example {paths[0]})")
     return int(statistics.median(sides))
 
 
@@ -131,8 +139,23 @@ class _Reading:
     progress: Progress | None
 
 
+def read_files(paths: Sequence[Path], *, size: int, shape: Shape, skip_bad: bool) -> Store:
+    """A part of many files, without labels; it may be that none of them can be read."""
+    images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
+    skipped = _decode(paths, _Reading(shape, skip_bad, cores(), None), images, done)
+    return Store(images[done == 1] if skipped else images, None, (), _files(paths, done, skipped))
+
+
 def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
-    """Decode what is not done yet; returns what was left out, and why. Threads: Pillow decodes and resizes outside the GIL."""
+    """Decode what is not done yet; returns what was left out, and why. It must not be all."""
+    skipped = _decode(paths, how, images, done)
+    if len(skipped) == len(paths):
+        raise InputError(f"none of {len(paths)} images can be read, for example: {next(iter(skipped.values()))}")
+    return skipped
+
+
+def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
+    """In threads: Pillow decodes and resizes outside the GIL."""
     size = images.shape[1]
 
     def decode(rows: Sequence[int]) -> dict[Path, str]:
@@ -161,8 +184,6 @@ def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) ->
         except BaseException:  # also an interruption: do not decode the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    if len(skipped) == len(paths):
-        raise InputError(f"none of {len(paths)} images can be read, for example: {next(iter(skipped.values()))}")
     return skipped
 
 
@@ -172,7 +193,7 @@ def _cached(
     listing: Listing,
     size: int,
     skip_bad: bool,
-    origin: dict[str, str],
+    origin: dict[str, Any],
 ) -> Store:
     paths, labels, names = listing
     if cache.exists() and not (cache / "store.json").is_file() and any(cache.iterdir()):
@@ -211,7 +232,7 @@ def _files(paths: Sequence[Path], done: Pixels, skipped: dict[Path, str]) -> dic
     }
 
 
-def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], size: int, origin: dict[str, str]) -> str:
+def _plan(paths: Sequence[Path], labels: Labels | None, names: Sequence[str], size: int, origin: dict[str, Any]) -> str:
     """Changes when a file, a label, the size or the shape does."""
     digest = hashlib.sha256(repr((size, tuple(names), origin)).encode())
     for path in paths:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from adamatch.data.decode import kinds
 from adamatch.data.files import read_file
-from adamatch.data.memory import translate
+from adamatch.data.memory import known, some, translate
 from adamatch.data.store import Labels
 from adamatch.errors import InputError
 
@@ -23,10 +23,18 @@ FORM = "path,label, separated by commas"
 LABEL_HEADERS = ("label", "class", "class_name", "category", "target")
 
 
-def list_images(folder: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None) -> Listing:
+def list_images(
+    folder: str | Path,
+    *,
+    labelled: bool | None = None,
+    classes: Sequence[str] | None = None,
+    leave: bool = False,
+    notes: list[str] | None = None,
+) -> Listing:
     """Paths, labels and class names of a folder: one folder per class, or images alone (no labels).
 
     labelled=False takes every image below the folder and no labels; True insists on class folders; None takes what is there.
+    `leave`: images of classes that are not in `classes` are left out, rather than an error. What is left out goes to `notes`.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -39,13 +47,18 @@ def list_images(folder: str | Path, *, labelled: bool | None = None, classes: Se
         if labelled and here:
             raise InputError(f"{folder} has images but no labels: put them into one folder per class ({folder}/NAME/...)")
         return _some(here, folder), None, tuple(classes or ())
+    notes = [] if notes is None else notes
     loose = [path for path in here if path.suffix.lower() in _extensions()]
     if loose:
-        raise InputError(f"{folder} holds both class folders and images ({loose[0].name}, ...): move the images into a class")
-    for name, paths in found.items():
-        if not paths and classes is None:
-            raise InputError(f"{folder / name} holds no images: every class needs some (or remove that folder)")
-    return _with_classes([(path, name) for name, paths in found.items() for path in paths], classes, labelled, folder)
+        count = f"{len(loose)} images lie" if len(loose) > 1 else "1 image lies"
+        notes.append(
+            f"{folder}: {count} beside the class folders ({some(path.name for path in loose)}): left out, for want of a class"
+        )
+    empty = [name for name, paths in found.items() if not paths]
+    if empty and classes is None:
+        notes.append(f"{folder}: no images in {some(empty)}: not taken for a class")
+    pairs = [(path, name) for name, paths in found.items() for path in paths]
+    return with_classes(pairs, str(folder), classes, leave, notes)
 
 
 def is_list(path: str | Path) -> bool:
@@ -53,7 +66,13 @@ def is_list(path: str | Path) -> bool:
 
 
 def list_csv(
-    file: str | Path, *, labelled: bool | None = None, classes: Sequence[str] | None = None, missing: bool = False
+    file: str | Path,
+    *,
+    labelled: bool | None = None,
+    classes: Sequence[str] | None = None,
+    missing: bool = False,
+    leave: bool = False,
+    notes: list[str] | None = None,
 ) -> Listing:
     """The same of a CSV file of `path,label` (label may be missing), with or without a header; paths relative to the file.
 
@@ -74,7 +93,7 @@ def list_csv(
     has_labels = labelled is not False and any(len(row) > at_label for _, row in rows)
     pairs: list[tuple[Path, str]] = []
     for line, row in rows:
-        path = file.parent / row[at_path] if len(row) > at_path else file.parent
+        path = _found(file.parent, row[at_path]) if len(row) > at_path else file.parent
         if not os.path.isfile(path) and not missing:  # pathlib's raises where a name is too long
             hint = f" (a header? its columns are {FORM})" if line == 1 else f" (paths are relative to {file.parent})"
             what = "is not a regular file" if os.path.exists(path) else "does not exist"
@@ -87,16 +106,24 @@ def list_csv(
         if labelled and pairs:
             raise InputError(f"{file} has no labels: add a column `label`")
         return _some([path for path, _ in pairs], file), None, tuple(classes or ())
-    return _with_classes(pairs, classes, labelled, file)
+    return with_classes(pairs, str(file), classes, leave, [] if notes is None else notes)
 
 
-def _with_classes(
-    pairs: Sequence[tuple[Path, str]], classes: Sequence[str] | None, labelled: bool | None, where: Path
+def with_classes(
+    pairs: Sequence[tuple[Path, str]], where: str, classes: Sequence[str] | None, leave: bool, notes: list[str]
 ) -> Listing:
+    """A listing of paths with the names of their classes."""
     names = tuple(classes) if classes is not None else tuple(sorted({name for _, name in pairs}))
-    if labelled and len(names) < 2:
-        raise InputError(f"{where} has one class only ({names[0]}): a classifier needs at least two")
-    return [path for path, _ in pairs], translate([name for _, name in pairs], names, str(where)), names
+    if leave:
+        pairs = [pairs[row] for row in known([name for _, name in pairs], names, where, notes)]
+    return [path for path, _ in pairs], translate([name for _, name in pairs], names, where), names
+
+
+def _found(folder: Path, name: str) -> Path:
+    """A path as a list has it: relative to the list, and perhaps written on Windows."""
+    path = folder / name
+    other = folder / name.replace("\\", "/")
+    return other if "\\" in name and not os.path.isfile(path) else path
 
 
 def _some(paths: list[Path], where: Path) -> list[Path]:

@@ -1,16 +1,15 @@
-"""Arrays and torch datasets -> stores in memory."""
+"""Arrays and datasets -> stores in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset
 
-from adamatch.data.decode import Shape, read_image, square, to_rgb
+from adamatch.data.decode import Shape, square, to_rgb, white_of
+from adamatch.data.items import class_names, items, length, refuse
 from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError
 
@@ -24,8 +23,12 @@ def from_arrays(
     size: int | None = None,
     shape: Shape = "squeeze",
 ) -> Store:
-    """Images as uint8, or floats in [0, 1], of shape NHWC, NCHW or NHW; labels are class indices or class names."""
-    pixels = _pixels(_array(images))
+    """Images as uint8, uint16 or floats in [0, 1], of shape NHWC, NCHW or NHW; labels are class indices or class names.
+
+    One image, HWC, CHW or HW, is a batch of one. (3, h, w) is one image in colour, unless there are three labels.
+    """
+    labels = None if labels is None else _array(labels)
+    pixels = _pixels(_array(images), None if labels is None else len(labels))
     _, height, width, channels = pixels.shape
     size = size or min(height, width)
     if (height, width, channels) != (size, size, 3):
@@ -34,7 +37,7 @@ def from_arrays(
         )
     if labels is None:
         return Store(pixels, None, tuple(classes or ()), {"origin": "arrays"})
-    indices, names = _indices(_array(labels), classes)
+    indices, names = _indices(labels, classes)
     if len(indices) != len(pixels):
         raise InputError(f"there are {len(pixels)} images and {len(indices)} labels: there must be one label per image")
     return Store(pixels, indices, names, {"origin": "arrays"})
@@ -49,22 +52,21 @@ def from_dataset(
     shape: Shape = "squeeze",
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
-    """A torch dataset of (image, label) or of images alone, where an image is a Pillow image, an array, a tensor or a path."""
-    if isinstance(dataset, DataLoader):
-        raise InputError("a DataLoader was given: give its dataset (loader.dataset)")
-    count = len(dataset) if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") else 0
+    """A dataset of (image, label) or of images alone, torch's or HuggingFace's, or a list of either.
+
+    An image is a Pillow image, an array, a tensor or a path.
+    """
+    refuse(dataset)
+    count = length(dataset)
     if labelled is not False:
-        classes = _names(dataset) or classes
+        classes = class_names(dataset) or classes
     images: list[Pixels] = []
     labels: list[Any] = []
-    for item in (dataset[i] for i in range(count)) if count and not isinstance(dataset, IterableDataset) else dataset:
-        image, *rest = item if isinstance(item, tuple | list) else (item,)
-        if isinstance(image, str | Path):
-            image = read_image(image)
+    for image, label in items(dataset, labelled=labelled):
         if size is None:
-            size = min(image.size) if isinstance(image, Image.Image) else from_arrays(_array(image)[None]).size
-        images.append(_square(image, size, shape, f"image {len(images)} of the dataset"))
-        labels.extend(rest[:1] if labelled is not False else [])
+            size = min(image.size) if isinstance(image, Image.Image) else from_arrays(_alone(image)).size
+        images.append(as_square(image, size, shape, f"image {len(images)} of the dataset"))
+        labels.extend(label)
         if progress:
             progress(len(images), count)
     if not images:
@@ -74,16 +76,19 @@ def from_dataset(
     return replace(from_arrays(np.stack(images), labels or None, classes), info={"origin": "dataset"})
 
 
-def _names(dataset: Any) -> list[str] | None:
-    """The dataset's names of classes, or those of the dataset that it is a part of (Subset)."""
-    while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):
-        dataset = dataset.dataset
-    named = getattr(dataset, "classes", None)
-    return None if named is None else [str(name) for name in named]
+def choose(
+    store: Store,
+    *,
+    size: int | None,
+    classes: Sequence[str] | None,
+    labelled: bool | None,
+    name: str,
+    leave: bool = False,
+) -> Store:
+    """A store at the size, with the classes in the order and with or without the labels that are asked for.
 
-
-def choose(store: Store, *, size: int | None, classes: Sequence[str] | None, labelled: bool | None, name: str) -> Store:
-    """A store at the size, with the classes in the order and with or without the labels that are asked for."""
+    `leave`: images of other classes are left out, rather than an error.
+    """
     if size and size != store.size:
         resized = np.stack([square(Image.fromarray(image), size) for image in store.images])
         store = replace(store, images=resized)
@@ -94,9 +99,31 @@ def choose(store: Store, *, size: int | None, classes: Sequence[str] | None, lab
     if labelled and classes is None and len(store.classes) < 2:
         raise InputError(f"{name} has one class only ({store.classes[0]}): a classifier needs at least two")
     if classes is not None and tuple(classes) != store.classes:
-        order = translate(store.classes, classes, name)
-        store = replace(store, labels=order[store.labels], classes=tuple(classes))
+        names, notes = [store.classes[label] for label in store.labels], list(store.info.get("notes", ()))
+        rows = known(names, classes, name, notes) if leave else list(range(len(names)))
+        labels = translate([names[row] for row in rows], classes, name)
+        images = store.images if len(rows) == len(names) else store.images[rows]
+        store = Store(images, labels, tuple(classes), {**store.info, "notes": notes})
     return store
+
+
+def known(names: Sequence[str], classes: Sequence[str], where: str, notes: list[str]) -> list[int]:
+    """The rows of those of `names` that are classes; what is left out is said."""
+    learnt = set(classes)
+    rows = [row for row, name in enumerate(names) if name in learnt]
+    strange = sorted(set(names) - set(classes))
+    if not rows:
+        raise InputError(f"{where} has none of the classes that were learnt: it has {some(strange)}, not {some(classes)}")
+    if strange:
+        count = len(names) - len(rows)
+        notes.append(f"{where}: {count} of {len(names)} images are of classes that were not learnt ({some(strange)}): left out")
+    return rows
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first of many names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def translate(names: Sequence[str], classes: Sequence[str], where: str) -> Labels:
@@ -104,8 +131,9 @@ def translate(names: Sequence[str], classes: Sequence[str], where: str) -> Label
     known = {name: index for index, name in enumerate(classes)}
     strange = sorted(set(names) - set(known))
     if strange:
-        listed = ", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else "")
-        raise InputError(f"{where} has classes that were not learnt: {listed} (there are {', '.join(list(classes)[:10])})")
+        raise InputError(
+            f"{where} has classes that were not learnt: {some(strange)} (there are {', '.join(list(classes)[:10])})"
+        )
     return np.array([known[name] for name in names], np.int64)
 
 
@@ -113,22 +141,37 @@ def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
-def _pixels(images: NDArray[Any]) -> Pixels:
-    """NHWC, NCHW or NHW, uint8 or float in [0, 1] -> NHWC uint8 with 1, 3 or 4 channels."""
-    if images.ndim == 3 and images.shape[-1] in (3, 4):
-        raise InputError(f"one image of shape {images.shape} was given: {SHAPES} is needed (for one image, image[None])")
-    if images.ndim == 3:
+def _alone(image: Any) -> NDArray[Any]:
+    """One image HWC, CHW or HW as a batch."""
+    values = _array(image)
+    return values[None, ..., None] if values.ndim == 2 else values[None]
+
+
+def _pixels(images: NDArray[Any], count: int | None = None) -> Pixels:
+    """NHWC, NCHW or NHW, uint8, uint16 or float in [0, 1] -> NHWC uint8 with 1, 3 or 4 channels.
+
+    `count` labels tell whether three dimensions are one image or many grey ones.
+    """
+    if images.ndim == 2:
+        images = images[None, ..., None]
+    elif images.ndim == 3 and count != len(images) and (images.shape[-1] in (1, 3, 4) or images.shape[0] in (1, 3, 4)):
+        images = images[None]
+    elif images.ndim == 3:
         images = images[..., None]
     if images.ndim == 4 and images.shape[-1] not in (1, 3, 4) and images.shape[1] in (1, 3, 4):
         images = images.transpose(0, 2, 3, 1)
     if images.ndim != 4 or images.shape[-1] not in (1, 3, 4):
-        raise InputError(f"images of shape {images.shape} were given: {SHAPES} is needed")
+        more = ": of more than three channels choose three" if images.ndim == 4 else ""
+        raise InputError(f"images of shape {images.shape} were given: {SHAPES} is needed{more}")
     if not images.size:
         raise InputError("the array holds no images")
     if images.dtype == np.uint8:
         return np.ascontiguousarray(images)
+    if images.dtype == np.uint16:
+        dark: Pixels = np.rint(images * (255 / white_of(int(images.max())))).astype(np.uint8)
+        return dark
     if not np.issubdtype(images.dtype, np.floating):
-        raise InputError(f"images of type {images.dtype} were given: uint8, or floats between 0 and 1, are needed")
+        raise InputError(f"images of type {images.dtype} were given: uint8, uint16, or floats between 0 and 1, are needed")
     low, high = float(images.min()), float(images.max())
     if not (low >= 0 and high <= 1):  # also refuses NaN
         raise InputError(
@@ -138,11 +181,12 @@ def _pixels(images: NDArray[Any]) -> Pixels:
     return scaled
 
 
-def _square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
+def as_square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
+    """One image of any kind, called `name` where something is wrong with it."""
     if isinstance(image, Image.Image):
         return square(to_rgb(image), size, shape)
     try:
-        store = from_arrays(_array(image)[None], size=size, shape=shape)
+        store = from_arrays(_alone(image), size=size, shape=shape)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     pixels: Pixels = store.images[0]
@@ -154,7 +198,8 @@ def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Label
     if labels.ndim != 1:
         raise InputError(f"labels of shape {labels.shape} were given: one class index or class name per image is needed")
     if labels.dtype.kind in "US" or (labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
-        names = tuple(classes) if classes is not None else tuple(sorted({str(label) for label in labels}))
+        words = {str(label) for label in labels}
+        names = (*(classes or ()), *sorted(words - set(classes or ())))  # `choose` sees to those that are not asked for
         return translate([str(label) for label in labels], names, "the array of labels"), names
     if labels.dtype.kind not in "iu":
         raise InputError(f"labels of type {labels.dtype} were given: class indices (integers) or class names are needed")

@@ -1,6 +1,7 @@
 """Somebody's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from rich.progress import Progress as Bar
 
 from adamatch.data.decode import Shape
 from adamatch.data.folders import read
+from adamatch.data.memory import some
 from adamatch.data.store import Labels, Store
 from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
 from adamatch.errors import shown
 
 HELD_OUT = 0.1  # of the labelled source images, to estimate accuracy on the source
+NAMED = 3  # of several sources
 LOOKED_AT = 10_000  # images by which data are recognised when a run is resumed
 
 
@@ -25,6 +28,7 @@ class OwnData:
     def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
         self.skipped: dict[str, str] = {}
+        self.notes: list[str] = []  # what a person should know of the images
         self.seen: dict[str, Store] = {}
         self.trained: Labels = np.zeros(0, np.int64)  # rows of the source: those whose labels are learnt from,
         self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on
@@ -38,11 +42,13 @@ class OwnData:
                 size=self.size,
                 classes=classes,
                 labelled=labelled,
+                leave=role == "test",
                 shape=self.shape,
                 skip_bad=self.skip_bad,
                 progress=lambda done, count: bar.update(task, completed=done, total=count or None),
             )
         self.skipped |= store.info.get("skipped", {})
+        self.notes += store.info.get("notes", [])
         self.seen[role] = store
         return store
 
@@ -99,4 +105,8 @@ def _rows(store: Store, rows: Labels) -> Store:
 
 def name_of(images: Any) -> str:
     """For a person; which images they are is told by a digest: the same folder may lie elsewhere tomorrow."""
+    if isinstance(images, Mapping):
+        return some(map(str, images))
+    if isinstance(images, (list, tuple)) and images and all(isinstance(each, (str, Path)) for each in images):
+        return some(map(name_of, images), NAMED)
     return Path(images).resolve().name if isinstance(images, (str, Path)) else type(images).__name__

@@ -1,0 +1,151 @@
+"""Predictions into files: as they come, whole or called .part, in bounded memory."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from colours import CLASSES, arrays
+from PIL import Image
+
+import adamatch
+from adamatch import Model, nets
+from adamatch.data import stream
+from adamatch.errors import InputError
+from adamatch.model import Predictions
+from adamatch.report import written
+from adamatch.train import speed
+
+MANY = 200_000
+
+
+@pytest.fixture
+def model() -> Model:
+    torch.manual_seed(0)
+    return Model(nets.build("wrn-tiny", 3).eval(), CLASSES, 8, "wrn-tiny", speed.choose("cpu"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    for number, image in enumerate(arrays(10)[0]):
+        Image.fromarray(image).save(tmp_path / f"images/{number}.png")
+    return tmp_path / "images"
+
+
+def test_portions_say_what_all_at_once_says(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = model.predict(folder)
+    monkeypatch.setattr(stream, "PORTION", 3)
+    for images in (folder, sorted(folder.iterdir()), [Image.open(file) for file in sorted(folder.iterdir())]):
+        count, parts = model.stream(images)
+        found = list(parts)
+        assert count == 10
+        assert [len(part) for part in found] == [3, 3, 3, 1]
+        assert np.allclose(np.concatenate([part.probabilities for part in found]), whole.probabilities, atol=1e-6)
+    assert sum((part.paths for part in found), ()) == tuple(map(str, range(10)))  # items of a list have no names
+
+
+def test_a_portion_of_nothing_but_bad_images(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PORTION", 2)
+    for name in ("0.png", "1.png"):
+        (folder / name).write_bytes(b"no image")
+    found = model.predict(folder, skip_bad=True)
+    assert (len(found), len(found.skipped)) == (8, 2)
+    for file in folder.iterdir():
+        file.write_bytes(b"no image")
+    with pytest.raises(InputError, match="none of 10 images can be read"):
+        model.predict(folder, skip_bad=True)
+
+
+def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    whole = model.predict(folder)
+    monkeypatch.setattr(stream, "PORTION", 3)
+    with (
+        written.csv_file(tmp_path / "out.csv", CLASSES) as first,
+        written.parquet_file(tmp_path / "out.parquet", CLASSES) as second,
+    ):
+        for part in model.stream(folder)[1]:
+            first(part)
+            second(part)
+            lines = (tmp_path / "out.csv.part").read_text().splitlines()  # what was done is there
+            assert lines[-1].startswith(part.paths[-1])
+        assert not (tmp_path / "out.csv").exists()
+    head, *rows = csv.reader((tmp_path / "out.csv").read_text().splitlines())
+    assert head == ["path", "class", "probability", *CLASSES]
+    assert [row[:2] for row in rows] == [list(pair) for pair in zip(whole.paths, whole.labels, strict=True)]
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table.column_names == head
+    assert table["path"].to_pylist() == list(whole.paths)
+    assert table["class"].to_pylist() == whole.labels
+    found = np.stack([table[name].to_numpy() for name in CLASSES], 1)
+    assert np.allclose(found, whole.probabilities, atol=1e-6)
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_class_called_path(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with written.parquet_file(tmp_path / "a", ("path", "b")) as write:
+        write(Predictions(("x\udcff",), np.array([[0.25, 0.75]], np.float32), ("path", "b")))
+    assert parquet.read_table(tmp_path / "a").to_pylist() == [
+        {"path": "x\\udcff", "class": "b", "probability": 0.75, "path (class)": 0.25, "b": 0.75}
+    ]
+
+
+def test_what_was_not_finished_has_another_name(model: Model, folder: Path, tmp_path: Path) -> None:
+    (folder / "9.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"9\.png"), written.csv_file(tmp_path / "out.csv", CLASSES) as write:
+        write(model.predict(folder))
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.csv.part"]
+
+
+def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'adamatch\[parquet\]'"), written.parquet_file(tmp_path / "a", CLASSES):
+        pass
+
+
+PROGRAM = """
+import json, resource, sys, time
+from adamatch import load
+from adamatch.report import written
+from pathlib import Path
+model = load("run", device="cpu")
+model.predict("one")
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before, began, rows = peak(), time.monotonic(), 0
+with written.csv_file(Path("out.csv"), model.classes) as write:
+    for part in model.stream("many")[1]:
+        write(part)
+        rows += len(part)
+print(json.dumps({"rows": rows, "mib": (peak() - before) / 2**20, "ms": (time.monotonic() - began) / rows * 1000}))
+"""
+
+
+@pytest.mark.slow
+def test_very_many_images_take_little_memory(tmp_path: Path) -> None:
+    model = Model(nets.build("wrn-small", 3).eval(), CLASSES, 32, "wrn-small", speed.choose("cpu"))
+    model.save(tmp_path / "run")
+    (tmp_path / "one").mkdir()
+    rng = np.random.default_rng(0)
+    originals = []
+    for number in range(100):
+        originals.append(tmp_path / f"one/{number}.jpg")
+        Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(originals[-1])
+    for number in range(MANY):
+        file = tmp_path / f"many/{number // 1000:03d}/{number:06d}.jpg"
+        if number % 1000 == 0:
+            file.parent.mkdir(parents=True)
+        os.link(originals[number % 100], file)
+    paths = {**os.environ, "PYTHONPATH": str(Path(adamatch.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=paths, capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    print(f"{said['rows']} images: {said['mib']:.0f} MiB above the network, {said['ms']:.2f} ms per image")
+    assert said["rows"] == MANY
+    assert said["mib"] < 1024
+    assert (tmp_path / "out.csv").read_bytes().count(b"\n") == MANY + 1
