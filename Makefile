@@ -3,7 +3,7 @@ PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
 
-.PHONY: setup demo test check slow mutants clean
+.PHONY: setup demo test check slow fuzz mutants clean
 
 setup: $(ENV)/ready
 
@@ -26,6 +26,9 @@ test: check
 
 slow: setup
 	$(BIN)/pytest -m slow
+
+fuzz: setup
+	cd tests && ../$(BIN)/python -m fuzz
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py

@@ -31,7 +31,7 @@ class Settings:
     frozen: int | str = "auto"
 
 
-# One recipe for networks that start from ImageNet's weights, found on PACS: docs/what-matters.md.
+# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md.
 PRETRAINED: Mapping[str, Any] = {
     "images": 32_000,
     "batch": 32,
@@ -43,7 +43,7 @@ PRETRAINED: Mapping[str, Any] = {
 }
 
 
-# On a CPU, of the same networks: only the last scale and the head move. Found on PACS too: results/cpu.md.
+# On a CPU, of the same networks: only the last scale and the head move. A first guess: accuracy and time are not measured yet.
 FROZEN: Mapping[str, Any] = {
     **PRETRAINED,
     "images": 4_800,
@@ -53,7 +53,7 @@ FROZEN: Mapping[str, Any] = {
     "views": 3,
 }
 FROZEN_SIZE = 128  # pixels
-MINUTES = "Some 4,000 images take about ten minutes on two cores"
+MINUTES = "Some 4,000 images take tens of minutes on two cores"
 
 
 @dataclass(frozen=True)
