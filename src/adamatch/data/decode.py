@@ -107,8 +107,6 @@ def white_of(most: float) -> int:
     return TWELVE_BITS if most <= TWELVE_BITS else SIXTEEN_BITS
 
 
-
-
 def _upright(image: Image.Image) -> Image.Image:
     try:
         return image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
