@@ -15,6 +15,7 @@ from adamatch.data import feed as feeds
 from adamatch.data.feed import Feed, Place, choose_place
 from adamatch.data.store import VERSION, Store, Writer
 from adamatch.data.tasks import Labelled, Unlabelled, labelled
+from adamatch.files import checksum
 
 CPU = torch.device("cpu")
 PLACES: tuple[Place, ...] = ("device", "host", "disk")
@@ -151,6 +152,7 @@ def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
     np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=(count, size, size, 3))
     np.save(folder / "labels.npy", np.arange(count) % classes)
     head = {"version": VERSION, "classes": [str(number) for number in range(classes)], "labelled": True, "info": {}}
+    head["sha256"] = {"labels.npy": checksum(folder / "labels.npy")}
     (folder / "store.json").write_text(json.dumps(head))
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

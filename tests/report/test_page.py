@@ -37,14 +37,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, target = images(root / "source", HOSTILE, 10), images(root / "target", HOSTILE, 6, seed=1)
     given: dict[str, Any] = {"source": source, "target": target, "test": target, **SMALL, "images": 48, "batch": 12}
     adamatch.fit(out=root / "run", **given)
-    adamatch.fit(out=root / "twin", method="supervised", **given)
     warned = [
         {"kind": "same images", "line": "<b>Few</b> images look like these", "rows": [0, 3, 999], "pairs": [7, 30, 999]},
         {"kind": "names", "line": "and a second one", "rows": []},
     ]
     judge = {"range": {"at_least": 41.0, "at_best": 73.0}, "gain": 5.5, "chosen": {"step": 3}, "warnings": warned}
     (root / "run/judge.json").write_text(json.dumps(judge))
-    (root / "run/twin").symlink_to(root / "twin")
     return root / "run"
 
 

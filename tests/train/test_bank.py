@@ -122,7 +122,7 @@ def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_pat
     assert isinstance(model.net, EfficientNetLite)
     after = tiny.weights(tmp_path / "run")
     assert after.keys() == before.keys()
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    moved = {name for name in before if not torch.allclose(before[name], after[name], rtol=1e-4, atol=1e-6)}
     assert {"head.weight", "conv_head.weight", "bn2.running_mean", "blocks.5.0.conv_pw.weight"} <= moved
     assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
     # From the images, the opened model predicts what evaluations found from the bank.

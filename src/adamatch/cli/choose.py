@@ -1,7 +1,7 @@
 """`adamatch choose`: which of several runs to keep, without labels of the target."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -9,17 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from adamatch.errors import InputError, unknown
-from adamatch.judge import choice, evidence
-from adamatch.judge.evidence import Evidence
 from adamatch.terminal import print_table
-from adamatch.train.run import Run
+
+if TYPE_CHECKING:
+    from adamatch.judge.evidence import Evidence
+    from adamatch.train.run import Run
 
 SHOWN = ("ensemble", "density", "information", "transport")  # scores beside that of the rule
 
 
 def choose(
     runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made: other seeds, methods, learning rates")],
-    rule: Annotated[str, typer.Option(help=", ".join(choice.RULES))] = choice.RULE,
+    rule: Annotated[str, typer.Option(help="ensemble, density, information, transport, certainty, ...")] = "ensemble",
 ) -> None:
     """Choose among runs on the same target, without a label of it.
 
@@ -27,6 +28,8 @@ def choose(
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """
+    from adamatch.judge import choice
+
     if rule not in choice.RULES:
         raise unknown("rule", rule, choice.RULES)
     read = [_read(path) for path in runs]
@@ -48,7 +51,10 @@ def choose(
     typer.echo(f"chosen, by {rule}: {runs[best]}")
 
 
-def _read(path: Path) -> tuple[Run, Evidence]:
+def _read(path: Path) -> "tuple[Run, Evidence]":
+    from adamatch.judge import evidence
+    from adamatch.train.run import Run
+
     try:
         run = Run.from_json((path / "run.json").read_text())
     except (OSError, ValueError, KeyError, TypeError):
