@@ -199,12 +199,12 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
 
 def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says where there are none."""
-    accuracies = Evaluation(problem.tests, machine)
-    outputs = Outputs(problem.classes, problem.unlabelled, problem.tests.get("source"), folder.path, machine)
+    accuracies, classes = Evaluation(problem.tests, machine), problem.classes
+    outputs = Outputs(classes, problem.unlabelled, problem.tests.get("source"), folder.path, machine)
 
-    def evaluate(net: nn.Module, step: int) -> dict[str, float]:
+    def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
         outputs(net, step)
-        folder.name(problem.classes)
+        folder.name(classes)
         return accuracies(net)
 
     return evaluate
