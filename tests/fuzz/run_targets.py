@@ -178,9 +178,9 @@ def _hold(path: Path) -> Any:
 
 
 def _error(folder: Path) -> Path:
-    folders = Folders(folder)
-    folders.record(RUN, "ValueError: x", "trace")
-    return folders.of(RUN) / "error.json"
+    path = Folders(folder).make(RUN) / "error.json"
+    path.write_text(json.dumps({"id": RUN.id, "error": "ValueError: x", "traceback": "trace", "date": "2026-01-01"}))
+    return path
 
 
 def _state(path: Path) -> Any:

@@ -1,13 +1,17 @@
 """Give cases to processes, and watch them: what hangs, dies or takes too much memory is ended, written down and replaced."""
 
 import multiprocessing as mp
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 from fuzz.worker import Outcome, serve
 
@@ -25,11 +29,18 @@ class Case(NamedTuple):
 
 def run(cases: Sequence[Case], table: str, processes: int) -> dict[Case, Outcome]:
     """What came of each case. `table`: the module whose TARGETS they are of."""
+    _start_server(table)
     parts = [cases[number::processes] for number in range(processes)]
     with ThreadPoolExecutor(processes) as pool:
         done = pool.map(lambda part: _part(part, table), parts)
         found = {case: outcome for part in done for case, outcome in part.items()}
     return {case: found[case] for case in cases}
+
+
+def _start_server(table: str) -> None:
+    mp.get_context("forkserver").set_forkserver_preload(["fuzz.worker", table])
+    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(sys.path)}):  # by itself it looks elsewhere
+        forkserver.ensure_running()
 
 
 def _part(cases: Sequence[Case], table: str) -> dict[Case, Outcome]:
@@ -48,9 +59,10 @@ def _part(cases: Sequence[Case], table: str) -> dict[Case, Outcome]:
 
 def _until_it_ends(cases: list[Case], table: str, folder: Path, outcomes: dict[Case, Outcome]) -> list[Case]:
     """Do cases in a new process; returns those that are left when it had to be ended."""
-    spawn = mp.get_context("spawn")  # a fork of a process with threads may hang by itself
-    mine, theirs = spawn.Pipe()
-    process = spawn.Process(target=serve, args=(theirs, table, folder), daemon=True)
+    # From a server that has imported everything and has no threads: a fork of a process with threads may hang by itself.
+    context = mp.get_context("forkserver")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, table, folder), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -59,7 +71,7 @@ def _until_it_ends(cases: list[Case], table: str, folder: Path, outcomes: dict[C
         for number, case in enumerate(cases):
             mine.send(case)
             outcomes[case] = _watch(process, mine, folder)
-            if outcomes[case].kind in ("hang", "crash", "memory"):
+            if not process.is_alive():
                 return cases[number + 1 :]
         mine.send(None)
         process.join(LONGEST)
@@ -79,10 +91,11 @@ def _watch(process: mp.process.BaseProcess, pipe: "mp.connection.Connection[obje
         spent = time.monotonic() - began
         if not process.is_alive():
             return Outcome("crash", f"{_tail(folder)}\nended by signal {-(process.exitcode or 0)}", 0, spent)
-        if (memory := _memory(process.pid)) > MOST:
-            return Outcome("memory", f"{memory:,} MiB after {spent:.1f} s", memory, spent)
-        if spent > LONGEST:
-            return Outcome("hang", f"{spent:.0f} s", memory, spent)
+        memory = _memory(process.pid)
+        if memory > MOST or spent > LONGEST:
+            process.kill()
+            process.join()
+            return Outcome("memory" if memory > MOST else "hang", f"{memory:,} MiB after {spent:.1f} s", memory, spent)
 
 
 def _memory(pid: int | None) -> int:
