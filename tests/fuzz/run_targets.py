@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from fuzz import damage
 from fuzz.target import Target
+from report import runs
 from sets import formats
 
 from adamatch import nets
@@ -19,7 +20,10 @@ from adamatch.errors import InputError
 from adamatch.grid import cost, figures, lease, render, tables
 from adamatch.grid.state import Folders
 from adamatch.model import Model
-from adamatch.report import show
+from adamatch.report import notes, page, show
+from adamatch.report.features import FeatureMap
+from adamatch.report.notes import Notes
+from adamatch.report.pool import Pool
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
@@ -189,6 +193,28 @@ def _state(path: Path) -> Any:
     return folders.state(RUN), f"{error.get('error')}"
 
 
+def _page(file: str, folder: Path) -> Path:
+    """A run as `adamatch report` wants it: with what the network said, a verdict, and notes on its images."""
+    rng = np.random.default_rng(0)
+    said = [rng.dirichlet(np.ones(3), 9) for _ in range(2)]
+    path = runs.made(folder / "run", said, "abc", accuracy=71.0)
+    warned = {"kind": "odd", "text": "some", "images": [1, 2]}
+    verdict = {"range": {"at_least": 60, "at_best": 80}, "chosen_step": 2, "warnings": [warned]}
+    (path / "judge.json").write_text(json.dumps(verdict))
+    points, labels = rng.normal(size=(9, 2)).astype(np.float32), rng.integers(0, 3, 9)
+    looks = {"brightness": [0.5] * 9, "contrast": [0.2] * 9, "sharpness": [0.1] * 9, "size": [12.0] * 9}
+    pool = Pool(9, "", tuple(f"{i}.png" for i in range(9)), tuple(labels.tolist()), looks=looks)
+    drawn = FeatureMap(points, labels, points, labels, "PCA")
+    confusion, given = np.eye(3, dtype=np.int64), {"source": "x", "target": "y"}
+    notes.save(Notes(("a", "b", "c"), pool, pool, (), confusion, drawn, given), path)
+    return path / file
+
+
+def _write_page(path: Path) -> Any:
+    folder = next(parent for parent in path.parents if (parent / "judge.json").exists())
+    return page.write(folder).read_text()
+
+
 def _bound(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
     return functools.partial(function, *given)
 
@@ -211,6 +237,15 @@ TARGETS: dict[str, Target] = {
     "model.safetensors": Target(_bound(_saved, "model.safetensors"), _load, True, (damage.safetensors,)),
     "checkpoint.json": Target(_bound(_checkpoint, "step-000000010.json"), _newest, True, JSON),
     "checkpoint.safetensors": Target(_bound(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)),
+    **{
+        f"page of {file}": Target(_bound(_page, file), _write_page, inside=inside)
+        for file, inside in {
+            **dict.fromkeys(("run.json", "result.json", "judge.json", "images.json", "outputs/classes.json"), JSON),
+            "metrics.jsonl": (damage.lines,),
+            "map.npz": (damage.zipped,),
+            "outputs/step-000000002.npz": (damage.zipped,),
+        }.items()
+    },
     "lease": Target(_lease, _hold, inside=JSON),
     "error.json": Target(_error, _state, inside=JSON),
 }

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from adamatch.terminal import say
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
@@ -30,5 +32,5 @@ def export(
     file = out or run / f"model{SUFFIXES[to]}"
     model = load(run, device="cpu")
     difference = model.export(file, to=to)
-    typer.echo(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")
-    typer.echo(f"largest difference to adamatch predict: {difference:.1g} in probability")
+    say(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")
+    say(f"largest difference to adamatch predict: {difference:.1g} in probability")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from adamatch.errors import InputError
+from adamatch.terminal import say
 
 
 def report(
@@ -29,8 +30,8 @@ def report(
     from adamatch.report import compare, page  # templates and their kin take a moment to import
 
     if len(runs) == 1:
-        typer.echo(page.write(runs[0], to=out, twin=twin, data=data))
+        say(str(page.write(runs[0], to=out, twin=twin, data=data)))
         return
     if twin is not None:
         raise InputError("--twin belongs to one run: give one, or leave --twin out")
-    typer.echo(compare.write(runs, to=out or Path(page.NAME), data=data))
+    say(str(compare.write(runs, to=out or Path(page.NAME), data=data)))

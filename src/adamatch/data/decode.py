@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from adamatch.data.files import open_file, read_file
+from adamatch.data.regular import open_file, read_file
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError, reason
 

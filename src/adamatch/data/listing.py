@@ -9,8 +9,8 @@ from pathlib import Path
 from PIL import Image
 
 from adamatch.data.decode import kinds
-from adamatch.data.files import read_file
 from adamatch.data.memory import known, some, translate
+from adamatch.data.regular import read_file
 from adamatch.data.store import Labels
 from adamatch.errors import InputError
 

@@ -46,6 +46,9 @@ def load(path: Path) -> FeatureMap:
     with np.load(path, allow_pickle=False) as found:
         points = [found[name].astype(np.float32) for name in ("source", "target")]
         labels = [found[f"{name}_classes"].astype(np.int64) for name in ("source", "target")]
+        for each, classes in zip(points, labels, strict=True):
+            if each.shape != (len(classes), 2) or not np.isfinite(each).all() or classes.min(initial=0) < 0:
+                raise ValueError("not points in a plane, each with a class")
         return FeatureMap(points[0], labels[0], points[1], labels[1], str(found["how"]))
 
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
+from adamatch.data.decode import short_side
 from adamatch.data.store import Pixels
 
 MOST = 400  # images of each kind that are measured
@@ -28,6 +28,6 @@ def measure(images: Sequence[Pixels], files: Sequence[Path]) -> Looks:
         for name, value in (("brightness", grey.mean()), ("contrast", grey.std()), ("sharpness", sum(edges) / 2)):
             found[name].append(round(float(value), 4))
     for file in files:
-        with suppress(Exception), Image.open(file) as picture:  # gone or damaged: it has been said elsewhere
-            found["size"].append(float(min(picture.size)))
+        with suppress(Exception):  # gone or damaged: it has been said elsewhere
+            found["size"].append(float(short_side(file)))
     return found

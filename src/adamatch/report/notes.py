@@ -17,7 +17,7 @@ from adamatch.model import Model
 from adamatch.report import features
 from adamatch.report.features import FeatureMap
 from adamatch.report.pool import Pool
-from adamatch.report.record import UNREADABLE
+from adamatch.report.record import NOT_JSON, texts
 
 VERSION = 1
 IMAGES, MAP = "images.json", "map.npz"
@@ -89,7 +89,7 @@ def load(folder: Path) -> Notes:
         facts = read_json(folder / IMAGES)
     except FileNotFoundError:
         return Notes(missing=("There are no pictures: images.json is not in the folder. `fit` writes it when it ends.",))
-    except (OSError, ValueError):
+    except NOT_JSON:
         facts = None
     if not isinstance(facts, dict) or facts.get("version") != VERSION:
         return Notes(missing=("There are no pictures: images.json is damaged, or from another version.",))
@@ -97,26 +97,39 @@ def load(folder: Path) -> Notes:
         confusion = facts.get("confusion")
         source = Pool.from_json(facts["source"])
         notes = Notes(
-            tuple(facts["classes"]),
+            texts(facts["classes"]),
             source,
             Pool.from_json(facts["target"]),
             _held(source),
-            None if confusion is None else np.array(confusion, np.int64),
+            None if confusion is None else _square(confusion, len(facts["classes"])),
             None,
-            facts.get("given") or {},
-            tuple(facts.get("missing") or ()),
+            _paths(facts.get("given") or {}),
+            texts(facts.get("missing")),
         )
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+    except Exception:  # of any other kind than it should be
         return Notes(missing=("There are no pictures: images.json is damaged.",))
     try:
         return replace(notes, map=features.load(folder / MAP))
-    except UNREADABLE:
+    except Exception:  # whatever NumPy and zipfile raise on a damaged one
         lost = notes.missing or ("There is no map: map.npz is not in the folder, or damaged.",)
         return replace(notes, missing=lost)
 
 
 def _held(source: Pool) -> tuple[int, ...]:
     return tuple(source.labels[row] for row in source.held_out) if source.labels else ()
+
+
+def _square(values: Any, side: int) -> NDArray[np.int64]:
+    found = np.array(values, np.int64)
+    if found.shape != (side, side) or found.min(initial=0) < 0:
+        raise ValueError("not the counts of a class by a class")
+    return found
+
+
+def _paths(given: Any) -> dict[str, str | None]:
+    if not all(value is None or isinstance(value, str) for value in given.values()):
+        raise ValueError("not paths by names")
+    return dict(given)
 
 
 def _with_model(notes: Notes, model: Model, problem: Problem) -> Notes:

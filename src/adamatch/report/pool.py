@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from PIL import Image
@@ -14,6 +14,7 @@ from adamatch.data.decode import Shape, read_image, square
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.report.looks import Looks, measure, spread
+from adamatch.report.record import counts, number, texts
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,16 @@ class Pool:
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(
-            int(facts["count"]),
-            facts.get("root") or "",
-            tuple(facts.get("files") or ()),
-            tuple(facts.get("labels") or ()),
-            tuple(facts.get("trained") or ()),
-            tuple(facts.get("held_out") or ()),
-            facts.get("shape") or "squeeze",
-            facts.get("looks") or {},
-        )
+        """Raises ValueError, or so, where it is not what `to_json` gives."""
+        (count,), looks, shape, root = counts([facts["count"]]), facts["looks"], facts["shape"], facts.get("root") or ""
+        numbers = [number(value) for values in looks.values() for value in values]
+        files, labels = texts(facts.get("files") or []), counts(facts.get("labels") or [])
+        if None in numbers or shape not in get_args(Shape) or not isinstance(root, str) or "\0" in "".join((root, *files)):
+            raise ValueError("not a pool of images")
+        if len(files) not in (0, count) or len(labels) not in (0, count):
+            raise ValueError("as many names and labels as images, or none")
+        trained, held_out = (counts(facts.get(name) or [], count) for name in ("trained", "held_out"))
+        return cls(count, root, files, labels, trained, held_out, shape, looks)
 
 
 def _root(files: Sequence[str]) -> str:

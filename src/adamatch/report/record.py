@@ -1,6 +1,6 @@
 """What a run's folder holds, read for the page: whatever is there, and a line for whatever is not."""
 
-import zipfile
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from adamatch.judge.outputs import FOLDER, Probabilities
 from adamatch.train.folder import CLASSES
 
 TWIN = "twin"
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile)  # what a damaged or half-written file raises
+NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,23 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
 
 def number(value: Any) -> float | None:
     """A finite number, or None for anything else."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
-    return float(value) if usable else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts; empty if it is something else."""
+    return tuple(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else ()
+
+
+def counts(value: Any, most: int = 2**31) -> tuple[int, ...]:
+    """A list of whole numbers from 0 up; empty if it is something else."""
+    sound = isinstance(value, list) and all(type(each) is int and 0 <= each < most for each in value)
+    return tuple(value) if sound else ()
 
 
 def section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -90,7 +105,7 @@ def _run(path: Path) -> Mapping[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         what = "is no run's folder (it has no run.json)" if path.exists() else "does not exist"
         raise InputError(f"{path} {what}: give a folder that fit or train made") from None
-    except (OSError, ValueError):
+    except NOT_JSON:
         run = None
     if not isinstance(run, dict):
         raise InputError(f"{path}/run.json cannot be read: copy it anew, or give another run's folder")
@@ -103,7 +118,7 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
         return {}
     try:
         found = read_json(path)
-    except (OSError, ValueError):
+    except NOT_JSON:
         found = None
     if isinstance(found, dict):
         return found
@@ -115,9 +130,9 @@ def _classes(path: Path) -> tuple[str, ...]:
     """Noted by the run, or by its model."""
     try:
         found = read_json(path / CLASSES)
-    except (OSError, ValueError):
+    except NOT_JSON:
         found = _optional(path / "model.json", []).get("classes")
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    return texts(found)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -130,7 +145,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             row = parse(line)
-        except ValueError:
+        except NOT_JSON:
             continue
         if isinstance(row, dict) and number(row.get("step")) is not None:
             rows.append(row)
@@ -143,8 +158,13 @@ def _said(folder: Path) -> Mapping[str, Probabilities]:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in ("target", "source") if name in arrays}
-        except UNREADABLE:
+        except Exception:  # whatever NumPy and zipfile raise on a damaged one
             continue
-        if "target" in found and found["target"].ndim == 2:
+        if "target" in found and all(_are_probabilities(each) for each in found.values()):
             return found
     return {}
+
+
+def _are_probabilities(values: Any) -> bool:
+    sound = isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f" and values.shape[1] > 0
+    return bool(sound and np.isfinite(values).all())

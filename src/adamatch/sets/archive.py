@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple, cast
 
-from adamatch.data.files import LARGEST, open_file
+from adamatch.data.regular import LARGEST, open_file
 from adamatch.errors import InputError, reason
 
 RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays to 20, bombs to 1,000

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.data.files import open_file
+from adamatch.data.regular import open_file
 from adamatch.data.store import Labels
 from adamatch.errors import InputError, unknown
 from adamatch.sets import matfile, numeric

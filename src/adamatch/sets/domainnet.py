@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adamatch.data.files import read_file
+from adamatch.data.regular import read_file
 from adamatch.errors import InputError
 from adamatch.sets.source import Found, Split, Splits, check_labels, from_names, parse_list
 

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.data.files import LARGEST, open_file
+from adamatch.data.regular import LARGEST, open_file
 from adamatch.errors import InputError, reason
 from adamatch.sets.archive import members
 

@@ -8,7 +8,7 @@ of each class, always the same (`source.fixed_split`), is the test set.
 from functools import partial
 from pathlib import Path
 
-from adamatch.data.files import read_file
+from adamatch.data.regular import read_file
 from adamatch.errors import InputError
 from adamatch.sets.office31 import class_folders
 from adamatch.sets.source import Found, Split, Splits, by_class, fixed_split, parse_list

@@ -10,6 +10,8 @@ from typing import Any
 
 from rich.console import Console
 
+from adamatch.errors import shown
+
 BEAT = 1.0  # seconds between two signs of life
 SILENT = 20  # beats without one, after which a rank is dead. torchrun kills the others 30 seconds after it saw one die
 SUSPECT = 5  # the same, where an exchange has failed already
@@ -112,7 +114,7 @@ def leave(line: str = "") -> None:
     console = Console(stderr=True)
     console.show_cursor(True)  # a progress bar may have hidden it
     if line:
-        console.print(f"error: {line}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"error: {shown(line)}", markup=False, emoji=False, highlight=False, soft_wrap=True)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from sets import formats
 
-from adamatch.data import files
+from adamatch.data import regular
 from adamatch.data.decode import read_image
-from adamatch.data.files import open_file, read_file
 from adamatch.data.folders import median_side, read_folder
 from adamatch.data.listing import list_csv, list_images
+from adamatch.data.regular import open_file, read_file
 from adamatch.errors import InputError
 from adamatch.sets import digits
 from adamatch.sets.archive import members
@@ -58,7 +58,7 @@ def nothing(path: Path) -> None:
 
 def huge(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(files.LARGEST + 1)  # a hole: it takes no room
+        file.truncate(regular.LARGEST + 1)  # a hole: it takes no room
 
 
 def endless(path: Path) -> None:
