@@ -76,6 +76,27 @@ def few_classes(store: Store) -> Store:
     return Store(store.images[kept], store.labels[kept], store.classes)
 
 
+def one_class(store: Store) -> Store:
+    assert store.labels is not None
+    kept = np.flatnonzero(store.labels == 3)
+    return Store(store.images[kept], store.labels[kept], store.classes)
+
+
+def noise(store: Store) -> Store:
+    """Images of another kind, of no class: coarse noise."""
+    coarse = np.random.default_rng(0).integers(0, 256, (len(store), 4, 4, 1), dtype=np.uint8)
+    return Store(coarse.repeat(2, 1).repeat(2, 2).repeat(3, 3), np.full(len(store), -1), store.classes)
+
+
+def stripes(store: Store) -> Store:
+    """Images of another kind, of no class: bars at any angle."""
+    rng = np.random.default_rng(0)
+    angle, wave, phase = (rng.uniform(0, top, (len(store), 1, 1)) for top in (np.pi, 1.5, 6.3))
+    y, x = np.mgrid[:SIZE, :SIZE]
+    bright = np.sin((0.5 + wave) * (x * np.cos(angle) + y * np.sin(angle)) + phase) * 100 + 128
+    return Store(bright.astype(np.uint8)[..., None].repeat(3, 3), np.full(len(store), -1), store.classes)
+
+
 def changed(change: Callable[[Pixels], Pixels], store: Store) -> Store:
     return replace(store, images=change(store.images))
 
@@ -89,6 +110,8 @@ def pairs() -> Mapping[str, tuple[str, Callable[[Store], Store], int]]:
             found[f"{source}-{change.__name__}"] = (source, partial(changed, change), 0)
         found[f"{source}-uneven"] = (source, uneven, 0)
         found[f"{source}-few_classes"] = (source, few_classes, 0)
+        for other in (one_class, noise, stripes):
+            found[f"{source}-{other.__name__}"] = (source, other, 0)
         found[f"{source}-as_it_is-s1"] = (source, as_store, 1)
     return found
 
@@ -139,9 +162,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--images", type=int, default=9_600, help="labelled images to train for")
+    parser.add_argument("--only", default="", help="pairs whose names begin so")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in pairs():
+    for name in (each for each in pairs() if each.startswith(given.only)):
         make(name, given.out, given.images)
 
 

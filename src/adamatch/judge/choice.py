@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from adamatch.data.store import Labels
 from adamatch.judge.calibrated import entropy, threshold, transport
 from adamatch.judge.disagreement import agreement
 from adamatch.judge.evidence import Evidence, Floats, Numbers, guesses
 
 SPREAD = 0.05  # temperature of soft neighbourhood density, as published
-NEIGHBOURS = 1000  # images at most that are compared with each other
+NEIGHBOURS = 500  # images at most that are compared with each other
 WARM = 0.25  # evaluations before so much of the run are not chosen: there the network still says anything
 
 Score = Callable[[Evidence], Numbers]  # one number for every evaluation: the larger, the better
@@ -54,7 +55,7 @@ def density(evidence: Evidence) -> Numbers:
 
 def neighbourhood(probabilities: Floats) -> float:
     """The mean entropy of how alike [n, n] images are, of at most NEIGHBOURS of them spread evenly."""
-    few = probabilities[np.unique(np.linspace(0, len(probabilities) - 1, NEIGHBOURS).astype(int))].astype(np.float64)
+    few = probabilities[_some(probabilities)].astype(np.float64)
     few /= np.linalg.norm(few, axis=1, keepdims=True)
     alike = few @ few.T / SPREAD
     np.fill_diagonal(alike, -np.inf)
@@ -116,8 +117,13 @@ def among(runs: Sequence[Evidence], rule: str = AMONG) -> Numbers:
 
 
 def _estimated(evidence: Evidence, rule: Callable[..., float]) -> Numbers:
-    """By a rule of `calibrated`; where no source images were held out, as `last`."""
+    """By a rule of `calibrated`, from at most NEIGHBOURS images; where no source images were held out, as `last`."""
     if not len(evidence.held):
         return last(evidence)
-    pairs = zip(evidence.target, evidence.source, strict=True)
+    pairs = zip(evidence.target[:, _some(evidence.last)], evidence.source, strict=True)
     return np.array([rule(target, source, evidence.held) for target, source in pairs])
+
+
+def _some(said: Floats) -> Labels:
+    """Rows, at most NEIGHBOURS of them, spread evenly."""
+    return np.unique(np.linspace(0, len(said) - 1, min(len(said), NEIGHBOURS)).astype(np.int64))

@@ -15,8 +15,9 @@ from adamatch.judge.shares import of_predictions
 
 # One set for all. A class is looked for where the source would let expect ENOUGH images of it.
 ENOUGH = 20
-RARE = 0.1  # of the share that the source would let expect
-TRUSTED = 0.6  # agreement with the twin on the other images, from which on its silence on a class counts
+RARE, RARE_ALONE = 0.15, 0.05  # of the share that the source would let expect: by network and twin, by the network alone
+SELDOM = 0.3  # the same, by the twin
+TRUSTED = 0.65  # agreement with the twin on the other images, from which on its silence on a class counts
 ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
@@ -42,12 +43,13 @@ def of_outputs(evidence: Evidence, expected: Numbers, classes: Sequence[str]) ->
 
 def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
-    by_twin = evidence.twin is not None and len(evidence.held) > 0 and _sure(evidence.twin)
-    for said in (evidence.last, *([evidence.twin.last] if evidence.twin is not None and by_twin else [])):
+    asked = {"": evidence.last}
+    if evidence.twin is not None and len(evidence.held) and _sure(evidence.twin):
+        asked[", without adaptation,"] = evidence.twin.last
+    for whose, said in asked.items():
         shares = of_predictions(said)
         top = int(shares.argmax())
         if shares[top] >= ONE_SIDED and expected[top] < USUAL:
-            whose = "" if said is evidence.last else ", without adaptation,"
             line = (
                 f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {expected[top]:.0%} of the "
                 "labelled images are of it: are there other classes in the target?"
@@ -61,7 +63,7 @@ def strange(evidence: Evidence) -> list[Warned]:
     if evidence.twin is None:
         return []
     found = changed(evidence.last, evidence.twin.last)
-    if found.beyond_chance >= STRANGE:
+    if found.beyond_chance >= STRANGE or found.agreement >= USUAL:
         return []
     line = (
         f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more than by "
@@ -77,15 +79,15 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
     mostly agrees with the network otherwise, a class that it never names is likely not there.
     """
     said = evidence.last
-    names_it = of_predictions(said) < RARE * expected
+    hardly = of_predictions(said) < RARE_ALONE * expected
     if evidence.twin is not None:
         mine, its = guesses(said), guesses(evidence.twin.last)
         both = np.bincount(mine[mine == its], minlength=len(classes)) / len(mine)
-        unsupported = (both < RARE * expected) & (of_predictions(evidence.twin.last) < RARE * expected)
-        others = ~np.isin(mine, np.flatnonzero(unsupported))
-        trusted = others.any() and (mine == its)[others].mean() >= TRUSTED
-        names_it = (names_it & unsupported) | (unsupported & trusted)
-    absent = np.flatnonzero(names_it & (expected * len(said) >= ENOUGH))
+        hardly = (both < RARE * expected) & (of_predictions(evidence.twin.last) < SELDOM * expected)
+        others = ~np.isin(mine, np.flatnonzero(hardly))
+        if not others.any() or (mine == its)[others].mean() < TRUSTED:
+            return []
+    absent = np.flatnonzero(hardly & (expected * len(said) >= ENOUGH))
     if not len(absent):
         return []
     listed = ", ".join(classes[each] for each in absent[:NAMED])
