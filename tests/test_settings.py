@@ -20,7 +20,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_photographs_on_a_cpu_are_trained_above_frozen_scales() -> None:
+def test_photographs_on_a_cpu_are_trained_above_frozen_blocks() -> None:
     chosen = choose(ASKED, lambda: 227, CPU)
     recipe = chosen.recipe
     assert (recipe.network, chosen.weights, recipe.size) == ("efficientnet-lite0", "imagenet", FROZEN_SIZE)

@@ -86,8 +86,8 @@ def fit(
     weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet" where
                     the network has such weights
     lr              the learning rate at the start; None: 0.01 from weights, else 0.03
-    frozen          how many of an EfficientNet-Lite's seven scales stay as they are: they are computed once, for a few views of
-                    each image, and training begins above them; "auto": on a CPU, where weights are given; else none
+    frozen          how many of an EfficientNet-Lite's blocks (16 of Lite0) stay as they are: they are computed once, for a
+                    few views of each image, and training begins above them; "auto": some on a CPU, from weights; else none
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
                     interrupted run goes on where it was
 

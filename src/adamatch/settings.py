@@ -43,13 +43,13 @@ PRETRAINED: Mapping[str, Any] = {
 }
 
 
-# On a CPU, of the same networks: only the last scale and the head move. A first guess: accuracy and time are not measured yet.
+# On a CPU, of the same networks: only the last blocks and the head move. A first guess: not measured yet.
 FROZEN: Mapping[str, Any] = {
     **PRETRAINED,
     "images": 4_800,
     "batch": 16,
     "average": 0.97,
-    "frozen": 6,
+    "frozen": 15,
     "views": 3,
 }
 FROZEN_SIZE = 128  # pixels
@@ -79,7 +79,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     elif started and not on_gpu and network in WHEELS:
         values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
         reasons.append(
-            f"there is no GPU: {values['frozen']} of the network's 7 scales stay as they are, computed once for "
+            f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
             f"{2 * values['views']} views of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
         )
         reasons.append(f"image size: {size}, because there is no GPU")

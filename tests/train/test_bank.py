@@ -1,4 +1,4 @@
-"""Runs with frozen scales: what is computed once is what the network would compute, and the saved model is whole."""
+"""Runs with frozen blocks: what is computed once is what the network would compute, and the saved model is whole."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ from adamatch.train.bank import Bank
 from adamatch.train.execution import Execution
 from adamatch.train.run import Run
 
-FROZEN = {"network": "efficientnet-lite0", "frozen": 5, "views": 2, "strong": "randaugment", "lr": 0.01}
+FROZEN = {"network": "efficientnet-lite0", "frozen": 11, "views": 2, "strong": "randaugment", "lr": 0.01}
 
 
 def a_run(**changes: Any) -> Run:
@@ -57,7 +57,7 @@ def network() -> EfficientNetLite:
 
 
 @torch.no_grad()
-def test_the_bank_holds_the_views_after_the_frozen_scales() -> None:
+def test_the_bank_holds_the_views_after_the_frozen_blocks() -> None:
     net, run, raw = network(), a_run(), tiny.problem()
     found = banked(run, net)
     (pool,), (maps,) = found.labelled, found.labelled[0].parts

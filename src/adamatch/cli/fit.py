@@ -55,7 +55,10 @@ def fit(
         bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
     ] = False,
     frozen: Annotated[
-        str, typer.Option(help="Scales of an EfficientNet-Lite (of 7) that are not trained: auto (some, on a CPU), or a number")
+        str,
+        typer.Option(
+            help="Blocks of an EfficientNet-Lite (Lite0: of 16) that are not trained: auto (some, on a CPU), or a number"
+        ),
     ] = "auto",
     no_twin: Annotated[
         bool,

@@ -57,13 +57,17 @@ class EfficientNetLite(nn.Module):
         """x [N, 3, H, W] -> [N, 1280]; images of different `groups` are normalised by statistics of their own."""
         return self.above(self.bn1(self.conv_stem(x + SHIFT), groups), groups)
 
-    def above(self, x: Tensor, groups: tuple[int, ...] | None, scales: int = 0) -> Tensor:
-        """What the stem and so many scales give, [N, C, H, W] -> [N, 1280]."""
-        for stage in self.blocks[scales:]:
-            for block in stage:  # type: ignore[attr-defined]  # a ModuleList
-                x = block(x, groups)
+    def above(self, x: Tensor, groups: tuple[int, ...] | None, blocks: int = 0) -> Tensor:
+        """What the stem and so many blocks give, [N, C, H, W] -> [N, 1280]."""
+        for block in self.in_order[blocks:]:
+            x = block(x, groups)
         pooled: Tensor = self.bn2(self.conv_head(x), groups).mean((2, 3))
         return pooled
+
+    @property
+    def in_order(self) -> list[nn.Module]:
+        """Its blocks, one after the other."""
+        return [block for stage in self.blocks for block in stage]  # type: ignore[attr-defined]  # a ModuleList
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N, 3, H, W] -> logits [N, classes]."""

@@ -1,16 +1,16 @@
-"""A network in two: its lower scales, which stay as they are and are computed once, and the rest, which is trained."""
+"""A network in two: its lower blocks, which stay as they are and are computed once, and the rest, which is trained."""
 
 from torch import Tensor, nn, rsqrt
 from torch.nn.functional import conv2d, hardtanh_, pad
 
 from adamatch.errors import InputError
 from adamatch.nets.conv import same_padding
-from adamatch.nets.efficientnet_lite import SCALES, SHIFT, EfficientNetLite
+from adamatch.nets.efficientnet_lite import SHIFT, EfficientNetLite
 from adamatch.nets.norm import BatchNorm
 
 
 class Upper(nn.Module):
-    """The network from the scale after the `frozen` ones on: what is trained.
+    """The network from the block after the `frozen` ones on: what is trained.
 
     It holds the network whole, so that what is averaged, saved and opened again is the network itself.
     """
@@ -21,10 +21,10 @@ class Upper(nn.Module):
         super().__init__()
         if not isinstance(net, EfficientNetLite):
             raise InputError("only an EfficientNet-Lite can be frozen in part: choose efficientnet-lite0 (1, 2), or --frozen 0")
-        if frozen > len(SCALES):
-            raise InputError(f"an EfficientNet-Lite has {len(SCALES)} scales: {frozen} cannot be frozen")
+        if frozen > len(net.in_order):
+            raise InputError(f"this EfficientNet-Lite has {len(net.in_order)} blocks: {frozen} cannot be frozen")
         self.net, self.frozen = net, frozen
-        for part in (net.conv_stem, net.bn1, *net.blocks[:frozen]):
+        for part in (net.conv_stem, net.bn1, *net.in_order[:frozen]):
             part.requires_grad_(False)
 
     @property
@@ -32,7 +32,7 @@ class Upper(nn.Module):
         return self.net.head
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """What the frozen scales give, [N, C, H, W] -> [N, 1280]."""
+        """What the frozen blocks give, [N, C, H, W] -> [N, 1280]."""
         return self.net.above(x, groups, self.frozen)
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
@@ -41,12 +41,11 @@ class Upper(nn.Module):
 
 
 class Lower(nn.Module):
-    """Stem and `frozen` scales, in evaluation mode: images [N, 3, H, W] -> [N, C, h, w]."""
+    """Stem and `frozen` blocks, in evaluation mode: images [N, 3, H, W] -> [N, C, h, w]."""
 
     def __init__(self, net: EfficientNetLite, frozen: int) -> None:
         super().__init__()
-        blocks = [Block(block) for stage in net.blocks[:frozen] for block in stage]  # type: ignore[attr-defined]
-        self.layers = nn.Sequential(Folded(net.conv_stem, net.bn1), *blocks)
+        self.layers = nn.Sequential(Folded(net.conv_stem, net.bn1), *map(Block, net.in_order[:frozen]))
         self.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:

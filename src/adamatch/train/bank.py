@@ -1,4 +1,4 @@
-"""What the frozen scales of a network make of a problem's images, computed once: training then begins above them.
+"""What the frozen blocks of a network make of a problem's images, computed once: training then begins above them.
 
 A few weak and a few strong views of every training image are made before the first step, from the run's seed: a run that goes
 on makes the same again. The first weak view is the image as it is; evaluations look at that one.
@@ -47,7 +47,7 @@ class Bank:
         total = sum(max(1, 2 * count) * len(part) for parts, count in pools for part in parts)
         self._check_room(total)
         with self.bar:
-            self.task = self.bar.add_task("views through the frozen scales", total=total)
+            self.task = self.bar.add_task("views through the frozen blocks", total=total)
             maps = [self._maps(parts, count, number) for number, (parts, count) in enumerate(pools)]
         labelled, target, tests = maps[: len(problem.labelled)], maps[len(problem.labelled)], maps[len(problem.labelled) + 1 :]
         return replace(
@@ -62,7 +62,7 @@ class Bank:
 
     @torch.inference_mode()
     def _maps(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any]:
-        """`count` weak and as many strong views of each image, or the image alone, through the frozen scales."""
+        """`count` weak and as many strong views of each image, or the image alone, through the frozen blocks."""
         generator = torch.Generator().manual_seed(self.seed * 10 + number)
         maps = np.empty((sum(map(len, parts)), max(1, 2 * count), *self._shape()), np.float16)
         done = 0

@@ -58,7 +58,7 @@ class Recipe:
     lr: float = 0.03
     lr_end: float = 0.25  # the learning rate ends at this part of its start
     lr_body: float = 1.0  # the learning rate below the head, as part of the head's
-    frozen: int = 0  # so many lower scales of the network stay as they are, and are computed once (train/bank.py)
+    frozen: int = 0  # so many lower blocks of the network stay as they are, and are computed once (train/bank.py)
     views: int = 4  # of these there are then so many weak and as many strong views of each image
     optimiser: str = "sgd"
     momentum: float = 0.9
@@ -88,7 +88,7 @@ class Recipe:
                 raise unknown(kind, name, valid)
         if self.frozen and self.strong == "cta":
             raise InputError(
-                "views that are made beforehand, for frozen scales, cannot follow CTAugment: choose randaugment or cutout"
+                "views that are made beforehand, for frozen blocks, cannot follow CTAugment: choose randaugment or cutout"
             )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
