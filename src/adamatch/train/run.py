@@ -35,7 +35,7 @@ RANGES = {  # of the hyper-parameters
     "momentum": (0.0, 1.0),
     "average": (0.0, 1.0),
     "stop": (0, 2**50),
-    "frozen": (0, 7),
+    "frozen": (0, 100),
     "views": (1, 2**10),
 }
 LARGEST_SEED = 2**48
