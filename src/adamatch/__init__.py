@@ -5,6 +5,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from adamatch import starting as starting  # before what takes seconds to import
+
 __version__ = "0.1.0"
 __all__ = ["Model", "Recipe", "Run", "fit", "load", "recipe", "train"]
 

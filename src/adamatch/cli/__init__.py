@@ -5,12 +5,14 @@ Its modules import torch, which takes seconds, only inside of the commands: `ada
 
 import importlib
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import adamatch
+from adamatch import starting
 from adamatch.cli.choose import choose
 from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
@@ -66,8 +68,11 @@ def _options_of_all(
 def main() -> None:
     """The entry point: what went wrong is one line, exit code 2; an interrupted run says how to go on."""
     write_anything()
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(starting.STOPPED)
     except Elsewhere:
         sys.exit(2)
     except InputError as error:
@@ -83,4 +88,4 @@ def main() -> None:
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
             print(f"{shown(str(stop))}; give the same command again{again} to go on", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(starting.STOPPED)

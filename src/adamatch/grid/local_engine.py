@@ -42,13 +42,17 @@ def _workers(job: Job, count: int) -> None:
     deaths: Counter[str] = Counter()
     workers: dict[int, BaseProcess] = {}
 
+    listens = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+
     def start(number: int) -> None:
         workers[number] = context.Process(target=_worker, args=(job, number, count))
+        if listens:  # Ctrl-C reaches workers too, and is not for them: it would end them in the middle of their imports
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         workers[number].start()
+        if listens:
+            signal.signal(signal.SIGINT, raise_interruption)
 
-    before = (
-        signal.signal(signal.SIGTERM, raise_interruption) if threading.current_thread() is threading.main_thread() else None
-    )
+    before = {number: signal.signal(number, raise_interruption) for number in listens}
     try:
         for number in range(count):
             start(number)
@@ -70,8 +74,8 @@ def _workers(job: Job, count: int) -> None:
             worker.terminate()  # it writes a checkpoint first
         for worker in workers.values():
             worker.join()
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _after_death(job: Job, worker: BaseProcess, deaths: Counter[str]) -> None:
