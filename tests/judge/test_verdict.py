@@ -1,6 +1,7 @@
 """The verdict as it is written, and as it is told."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ RUN = made.evidence([0.5, 0.6, 0.8], TRUE, HELD)
 BOTH = made.beside(RUN, Evidence((7,), made.said(TRUE, 4, 0.6, seed=77)[None], RUN.source[:1], HELD))
 
 
-def found(evidence: Evidence = BOTH, images: Images | None = None) -> dict[str, object]:
+def found(evidence: Evidence = BOTH, images: Images | None = None) -> dict[str, Any]:
     return verdict(evidence, images or Images((PIXELS[:100], PIXELS[100:]), (LABELLED,), HELD), CLASSES)
 
 
@@ -49,8 +50,8 @@ def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = PIXELS.copy()
     pixels[rows[[3, 40, 90]]] = 17
     few = Evidence((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
-    (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]  # type: ignore[misc]
-    assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())  # type: ignore[index]
+    (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
+    assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
 
 
 def test_what_is_not_known_is_null_and_told_as_such() -> None:
@@ -66,7 +67,7 @@ def test_lines_for_a_person() -> None:
     lines = summary.lines(told)
     assert lines[0].startswith("accuracy on the target: between ")
     assert lines[1].startswith("gain over the labelled images alone: about +")
-    assert lines[2].startswith(f"adaptation changed: {told['twin']['changed']} of 300 target predictions (")  # type: ignore[index]
+    assert lines[2].startswith(f"adaptation changed: {told['twin']['changed']} of 300 target predictions (")
     assert lines[3] == "warning: some are empty"
     only = {**told, "range": {"at_least": None, "at_best": 70.0}}
     assert "at best 70 %" in summary.rows(only)[0][1]
