@@ -1,7 +1,9 @@
 """Small runs with known answers, for benchmarks/estimates.py: digits at 8 x 8, on a CPU, about a minute each.
 
     python benchmarks/small_runs.py runs/small
+    python benchmarks/small_runs.py runs/small --digits DIR
 
+The second makes the twelve pairs of MNIST, MNIST-M, SVHN and USPS that lie prepared in DIR: 5,000 images each, at 16 x 16.
 Each pair is trained with adaptation (NAME.npz) and on the labelled images alone (NAME-twin.npz). Files that are there stay.
 """
 
@@ -9,6 +11,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from adamatch import experiment
 from adamatch.data.store import Labels, Pixels, Store
 from adamatch.data.tasks import Problem, pose
 from adamatch.judge import outputs
-from adamatch.sets import rendered
+from adamatch.sets import benchmarks, rendered
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -29,12 +32,17 @@ SIZE = 8
 METHODS = {"": "adamatch", "-twin": "supervised"}
 
 
-def network() -> nn.Module:
-    """Small, and quick on a CPU."""
+DIGITS = ("mnist", "mnistm", "svhn", "usps")
+MOST = 5000  # real images of a domain
+
+
+def network(side: int) -> nn.Module:
+    """Small, and quick on a CPU: 2 x 2 places are left."""
     layers: list[nn.Module] = []
-    for before, after in ((3, 32), (32, 64)):
+    widths = (3, 32, 64, 128)[: side.bit_length() - 1]
+    for before, after in pairwise(widths):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(256, 10))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * widths[-1], 10))
 
 
 def negative(images: Pixels) -> Pixels:
@@ -120,32 +128,46 @@ def as_store(store: Store) -> Store:
     return store
 
 
-def problem(source: str, change: Callable[[Store], Store], seed: int) -> tuple[Problem, Labels]:
-    """A problem of digits, and the labels of the target images that it has without them."""
+def digits(domain: str, root: Path) -> Store:
+    """Every few images of a domain, shrunk by means of 2 x 2 pixels."""
+    whole = benchmarks.load("digitfive", domain, "train", root)
+    assert whole.labels is not None
+    rows = np.linspace(0, len(whole) - 1, MOST).astype(np.int64)
+    images = whole.images[rows].reshape(MOST, 16, 2, 16, 2, 3).mean((2, 4)).round().astype(np.uint8)
+    return Store(images, whole.labels[rows], whole.classes)
+
+
+def made_up(name: str) -> tuple[Store, Store]:
+    """The source and the target of a pair of 8 x 8 digits."""
+    source, change, seed = pairs()[name]
     drawn, real = rendered.rendered(2500, SIZE, seed=seed), rendered.handwritten("train", SIZE)
     first, second = (drawn, real) if source == "rendered" else (real, drawn)
+    return first, change(second)
+
+
+def problem(first: Store, target: Store) -> tuple[Problem, Labels]:
+    """What is trained on, and the labels of the target images, which it has without them."""
     held = np.arange(len(first)) % 5 == 0
     assert first.labels is not None
+    assert target.labels is not None
     tests = {"source": Store(first.images[held], first.labels[held], first.classes)}
     kept = Store(first.images[~held], first.labels[~held], first.classes)
-    target = change(second)
-    assert target.labels is not None
     return pose("uda", [kept], replace(target, labels=None), tests), target.labels
 
 
-def make(name: str, out: Path, images: int) -> None:
-    source, change, seed = pairs()[name]
-    posed, labels = problem(source, change, seed)
-    held = posed.tests["source"].labels
+def make(name: str, stores: tuple[Store, Store], out: Path, images: int) -> None:
+    posed, labels = problem(*stores)
+    held, side, seed = posed.tests["source"].labels, stores[0].images.shape[1], int(name.endswith("-s1"))
     assert held is not None
     for ending, method in METHODS.items():
         path = out / f"{name}{ending}.npz"
         if path.exists():
             continue
-        run = Run(source=source, target=name, method=method, seed=seed, recipe=recipe("handwriting", images=images))
+        how = replace(recipe("handwriting", images=images), size=side)
+        run = Run(source=name, target=name, method=method, seed=seed, recipe=how)
         folder = RunFolder(out / "folders" / f"{name}{ending}")
         torch.manual_seed(seed)
-        experiment.solve(run, posed, folder, Execution(speed.choose("cpu"), quiet=True), net=network())
+        experiment.solve(run, posed, folder, Execution(speed.choose("cpu"), quiet=True), net=network(side))
         said = outputs.load(folder.path)
         np.savez_compressed(
             path,
@@ -155,7 +177,7 @@ def make(name: str, out: Path, images: int) -> None:
             target=np.stack([each["target"] for each in said.values()]),
             source=np.stack([each["source"] for each in said.values()]),
         )
-        print(path)
+        print(path, flush=True)
 
 
 def main() -> None:
@@ -163,10 +185,17 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--images", type=int, default=9_600, help="labelled images to train for")
     parser.add_argument("--only", default="", help="pairs whose names begin so")
+    parser.add_argument("--digits", type=Path, help="where digitfive lies prepared; its pairs instead")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in (each for each in pairs() if each.startswith(given.only)):
-        make(name, given.out, given.images)
+    if given.digits:
+        stores = {domain: digits(domain, given.digits) for domain in DIGITS}
+        chosen = {f"{a}-{b}": (stores[a], stores[b]) for a, b in permutations(DIGITS, 2)}
+    else:
+        chosen = {name: made_up(name) for name in pairs()}
+    for name, both in chosen.items():
+        if name.startswith(given.only):
+            make(name, both, given.out, given.images)
 
 
 if __name__ == "__main__":

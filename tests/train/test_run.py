@@ -259,7 +259,7 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         (lambda: Run(seed=-1), "a seed is a number from 0 to 281474976710656, not -1"),
         (lambda: Run(seed=10**20), "a seed is a number from 0 to"),
         *(
-            (lambda name=name: recipe("handwriting", "paper", **{name: 0}), f"{name} is a number from 1 up, not 0")
+            (lambda name=name: recipe("handwriting", "paper", **{name: 0}), f"{name} is a number from 1 to ")
             for name in ("batch", "images", "uratio", "size")
         ),
         (lambda: recipe("handwriting", lr=-0.1), "lr is a number from 0 up, not -0.1"),

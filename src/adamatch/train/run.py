@@ -92,7 +92,7 @@ class Recipe:
             )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan
-                upwards = "up" if most == LARGEST else f"to {most:,}"
+                upwards = "up" if most == LARGEST else f"to {most:,.0f}"
                 raise InputError(f"{name} is a number from {least:g} {upwards}, not {shortened(getattr(self, name))}")
 
     @property
