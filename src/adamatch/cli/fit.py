@@ -12,6 +12,7 @@ from adamatch.given import number
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where runs, summary.json and pictures go")] = Path("runs/demo"),
+    images: Annotated[int | None, typer.Option(help="Labelled images to train for (default: 40,000)")] = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -24,7 +25,7 @@ def demo(
     """
     from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
 
-    run_demo(out, seed=seed, quiet=quiet, overwrite=overwrite)
+    run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
 def fit(
