@@ -13,7 +13,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
-FIT = "--size 16 --images 2000 --batch 16 --network wrn-tiny --device cpu".split()
+FIT = ["--size", "16", "--images", "2000", "--batch", "16", "--network", "wrn-tiny", "--device", "cpu"]
 
 
 def run(*command: str | Path, cwd: Path) -> str:

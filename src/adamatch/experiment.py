@@ -127,10 +127,9 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
         model = Model.load(folder.path, net=net, device=str(machine.device))
     else:
         built = net if net is not None else nets.build(run.recipe.network, len(problem.classes))
-        network = "" if net is not None else run.recipe.network
-        model = Model(
-            built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine, shape=run.recipe.shape
-        )
+        network, recipe = "" if net is not None else run.recipe.network, run.recipe
+        built = built.to(machine.device).eval()
+        model = Model(built, problem.classes, recipe.size, network, machine, shape=recipe.shape, white=recipe.white)
     distributed.same_weights(model.net)
     return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
@@ -189,7 +188,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     average = average.net if isinstance(average, Upper) else average
     facts = result(run, problem, history, stage.spent) | {"weights": loaded}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
-    model = Model(average, problem.classes, run.recipe.size, network, machine, told, run.recipe.shape)
+    shape, white = run.recipe.shape, run.recipe.white
+    model = Model(average, problem.classes, run.recipe.size, network, machine, told, shape, white=white)
     stage.folder.check()
     if ranks.rank() == 0:
         model.save(stage.folder.path)

@@ -116,6 +116,7 @@ def fit(
         own = network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+        recipe = replace(recipe, white=data.white)
         if own is not None:
             _check_output(own, len(problem.classes), recipe.size)
         run = Run(
