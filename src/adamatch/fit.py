@@ -14,7 +14,7 @@ from adamatch import ranks
 from adamatch import twin as twins
 from adamatch.data.folders import is_store, median_side
 from adamatch.data.items import sides
-from adamatch.data.own import OwnData, name_of
+from adamatch.data.own import OwnData
 from adamatch.data.store import Store
 from adamatch.data.tables import names_files, same_files
 from adamatch.data.tasks import Problem
@@ -122,8 +122,9 @@ def fit(
         run = Run(
             benchmark="folders",
             task="ssl" if same else "ssda" if target_labels is not None else "uda",
-            source=f"{name_of(source)} ({data.digest('source')})",
-            target=f"{name_of(target)} ({data.digest('target', 'target_labels', 'test')})",
+            source=" and ".join(data.named(source=source, target_labels=target_labels)),
+            target=data.named(target=target)[0],
+            test="".join(data.named(test=test)),
             labels=labels_per_class or 0,
             method=method,
             options=dict(options or {}),
@@ -144,7 +145,7 @@ def fit(
         if beside:
             twins.train(beside, problem, folder, execution, net=own)
         told = replace(judged(model, problem, folder, same=same), folder=Path(out))
-        if ranks.rank() == 0 and not (Path(out) / page.NAME).exists():
+        if ranks.rank() == 0 and page.is_older(Path(out)):
             given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
             page.finish(told, problem, data, given)
         if not quiet and ranks.rank() == 0:

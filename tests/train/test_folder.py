@@ -48,7 +48,9 @@ def test_another_run_is_refused_unless_told(tmp_path: Path) -> None:
     out = tmp_path / "run"
     tiny.solve(tiny.a_run(method="noisystudent"), out)
     for other in (tiny.a_run(), tiny.a_run(method="noisystudent", seed=1), tiny.a_run(method="noisystudent", lr=0.1)):
-        with pytest.raises(InputError, match=r"holds another run \(.+ here\): choose another folder, or give --overwrite"):
+        with pytest.raises(
+            InputError, match=r"holds another run \(\w+ was .+ now\): choose another folder, or give overwrite=True"
+        ):
             tiny.solve(other, out)
     tiny.solve(tiny.a_run(), out, overwrite=True)
     assert json.loads((out / "result.json").read_text())["id"] == tiny.a_run().id

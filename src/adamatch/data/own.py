@@ -83,10 +83,14 @@ class OwnData:
         chosen = tuple(int(row) for row in rows) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
-    def digest(self, *roles: str) -> str:
-        """Changes when the images or labels do: a run goes on with the data it began with, or not at all."""
+    def named(self, **given: Any) -> list[str]:
+        """For each that is given its name and digest, as `photos (1a2b3c4d)`."""
+        return [f"{name_of(images)} ({self.digest(role)})" for role, images in given.items() if images is not None]
+
+    def digest(self, role: str) -> str:
+        """Changes when the images or labels do: a run is resumed with the data it began with, or not at all."""
         found = hashlib.sha256()
-        for store in (self.seen[role] for role in roles if role in self.seen):
+        for store in [self.seen[role]] if role in self.seen else []:  # a target that is the source was read as such
             found.update(repr((store.images.shape, store.classes)).encode())
             found.update(store.images[:: max(1, len(store) // LOOKED_AT)].tobytes())
             found.update(b"" if store.labels is None else store.labels.tobytes())

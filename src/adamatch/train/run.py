@@ -184,6 +184,7 @@ class Run:
     seed: int = 0
     budget: str = "paper"
     weights: str = ""  # a file of starting weights, or timm:NAME
+    test: str = ""  # what else it is evaluated on, of own images: no part of what the run is, since it may be added later
     form: int = FORM  # 0: a result from when the configuration meant something else (see `reformed`); to be read only
     recipe: Recipe = field(default=None)  # type: ignore[assignment]  # filled in from benchmark and budget
 
@@ -212,6 +213,8 @@ class Run:
         values = asdict(self)
         if not self.form or not self.reformed:
             del values["form"]
+        if not self.test:
+            del values["test"]
         for name, default in LATER.items():
             if values["recipe"][name] == default:
                 del values["recipe"][name]
@@ -230,7 +233,7 @@ class Run:
     @property
     def id(self) -> str:
         """A short name that is the same for the same configuration, everywhere."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
+        return hashlib.sha256(replace(self, test="").to_json().encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
