@@ -30,7 +30,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 def write_images(folder: Path, count: int, light: int) -> None:
     """`count` images of every colour, one folder per class, of several kinds of files; `light` is what a domain looks like."""
-    rng = np.random.default_rng(light)
+    rng = np.random.default_rng(abs(light))
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):

@@ -151,7 +151,7 @@ def _room(folder: RunFolder) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         if not disk_is_full(error):
             raise
-        raise InputError(f"{folder.path}: the disk is full: make room and start the same run again, it goes on") from None
+        raise InputError(f"{folder.path}: the disk is full: make room and run the same command again, it resumes") from None
 
 
 def _generations(run: Run) -> int:

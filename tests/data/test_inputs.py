@@ -215,7 +215,7 @@ def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, cap
     model = adamatch.fit(source=folder, target=files(folder), test=test, out=tmp_path / "run", **TINY)
     assert model.classes == CLASSES
     said = " ".join(capfd.readouterr().err.split())
-    assert "1 image lies beside the class folders (stray.png): left out, for want of a class" in said
+    assert "1 image is beside the class folders (stray.png): left out, without a class" in said
     assert "no images in yellow: not taken for a class" in said
     assert "1 of 2 images are of classes that were not learnt (owl): left out" in said
     score = model.evaluate(test)

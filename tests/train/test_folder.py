@@ -249,7 +249,7 @@ def test_a_folder_that_is_removed_under_way_is_an_error(
 
     monkeypatch.setattr(owner, name, getattr(owner, name))  # to be undone
     tiny.at_call(owner, name, 1, remove)
-    with pytest.raises(InputError, match="was removed while the run was under way: give the same command again"):
+    with pytest.raises(InputError, match="was removed while the run was running: run the same command again"):
         tiny.solve(tiny.a_run(method=method), out)
     assert not (out / "result.json").exists()
 

@@ -92,5 +92,5 @@ def main() -> None:
 
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
-            print(f"{shown(str(stop))}; give the same command again{again} to go on", file=sys.stderr)
+            print(f"{shown(str(stop))}; run the same command again{again} to resume", file=sys.stderr)
         sys.exit(starting.STOPPED)

@@ -181,7 +181,7 @@ def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) 
                 done[row] = 1
             except InputError as error:
                 if not how.skip_bad:
-                    raise InputError(f"{error}: replace it, or use --skip-bad to go on without it") from None
+                    raise InputError(f"{error}: replace it, or use --skip-bad to leave it out") from None
                 bad[paths[row]] = str(error)
         return bad
 

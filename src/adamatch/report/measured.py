@@ -51,7 +51,7 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
     if task != "ssl" and found["target_accuracy"] is None and not estimated:
         told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
     if found["mask"] is not None:
-        told.append(f"target images sure enough to learn from, at the end: {found['mask']:.0%}")
+        told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
     if found["largest_share"] is not None:
         told.append(
             f"most frequent pseudo-label: {found['largest']}, {found['largest_share']:.0%} of them "

@@ -79,9 +79,10 @@ def held(folder: Path) -> str:
 def _told(name: str, then: Any, now: Any, *, own: bool) -> str:
     if own and name in ("source", "target"):
         before, after = (_split(text) for text in (then, now))
+        which = 0
         if name == "source" and before[0] == after[0]:
-            name, before, after = "target_labels", before[1:], after[1:]
-        was, now_is = (each[0].rsplit(" (", 1)[0] or "not given" for each in (before, after))
+            name, which = "target_labels", 1
+        was, now_is = (each[which].rsplit(" (", 1)[0] or "not given" for each in (before, after))
         same = f"{argument(name)}: {was} holds other images or labels now"
         return same if was == now_is else f"{argument(name)} was {was} and is {now_is} now"
     if name == "labels" and own:

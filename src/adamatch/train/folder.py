@@ -83,7 +83,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
-            raise InputError(f"{held.parent} was removed while the run was under way: give the same command again")
+            raise InputError(f"{held.parent} was removed while the run was running: run the same command again")
 
     def _take(self, run: Run) -> tuple[Run, bool]:
         """The run, and whether it is new here; the same run may be resumed or prolonged, another may not begin."""
@@ -204,5 +204,5 @@ def read_result(path: Path) -> dict[str, Any]:
     except ValueError:
         whole = False
     if not whole:
-        raise InputError(f"{path} is damaged: remove it, and give the same command again to do the run anew")
+        raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
     return result
