@@ -3,7 +3,7 @@ PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
 
-.PHONY: setup demo test check slow fuzz mutants clean
+.PHONY: setup demo test check wheel slow fuzz mutants clean
 
 setup: $(ENV)/ready
 
@@ -15,6 +15,7 @@ $(ENV)/ready: pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/adamatch demo --overwrite
+	@echo "the command is $(BIN)/adamatch; to call it adamatch: source $(BIN)/activate"
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -23,6 +24,9 @@ check: setup
 
 test: check
 	$(BIN)/pytest -n 2
+
+wheel: setup
+	$(BIN)/python tests/wheel.py
 
 slow: setup
 	$(BIN)/pytest -m slow

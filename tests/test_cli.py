@@ -104,7 +104,7 @@ def test_fit_tells_its_choices_and_an_honest_estimate(data: Path) -> None:
     printed = (data / "printed.txt").read_text()
     assert "accuracy on 3 held-out source images: " in printed
     assert "target predictions" in printed  # what adaptation changed
-    assert "target images sure enough to learn from" in printed
+    assert "target images above the confidence threshold" in printed
     assert "adamatch predict run IMAGES" in printed
 
 
@@ -394,7 +394,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     assert running.returncode == 130, err
     last = err.strip().splitlines()[-1]
     assert last.startswith("stopped at step ")
-    assert last.endswith("give the same command again to go on")
+    assert last.endswith("run the same command again to resume")
     assert "Traceback" not in err
     assert checkpoint.load(tmp_path / "run/checkpoints", print) is not None
     held = Run.from_json((tmp_path / "run/run.json").read_text())

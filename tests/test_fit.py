@@ -183,7 +183,7 @@ def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monke
     assert (tmp_path / "run/model.safetensors").stat().st_mtime_ns == before
     assert again.history == first.history
     assert adamatch.load("run").history["estimate"] == first.history["estimate"]
-    with pytest.raises(InputError, match="batch is 4 there and 3 here"):
+    with pytest.raises(InputError, match="batch was 4 and is 3 now"):
         adamatch.fit(source="photos", target="sketches", out="run", **TINY | {"batch": 3})
 
 

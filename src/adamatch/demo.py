@@ -22,22 +22,25 @@ SAYS = {
 }
 
 
-def demo(out: Path, *, seed: int = 0, quiet: bool = False, overwrite: bool = False) -> dict[str, Any]:
-    """Train both, print a table, write summary.json, pictures and report.html into `out`."""
+def demo(
+    out: Path, *, images: int | None = None, seed: int = 0, quiet: bool = False, overwrite: bool = False
+) -> dict[str, Any]:
+    """Train both, print a table, write summary.json, pictures and report.html into `out`; `images` shortens the training."""
+    how = recipe("handwriting", images=images)
     console = Console()
     began = time.monotonic()
     results, seconds = {}, 0.0
     for name, method in METHODS.items():
         if not quiet:
             console.print(f"\n[bold]{name}[/bold]: {SAYS[name]}", highlight=False)
-        run = Run(source="rendered", target="handwritten", method=method, seed=seed, recipe=recipe("handwriting"))
+        run = Run(source="rendered", target="handwritten", method=method, seed=seed, recipe=how)
         result = train(run, out=out / f"{name}-seed{seed}", overwrite=overwrite, quiet=quiet)
         results[name] = round(result["accuracy"], 2)
         seconds += result["seconds"]
     test = benchmarks.load("handwriting", "handwritten", "test")
     source = benchmarks.load("handwriting", "rendered", "train")
     target = benchmarks.load("handwriting", "handwritten", "train")
-    views = pictures.views(source, target, recipe("handwriting"), out / "views.png")
+    views = pictures.views(source, target, how, out / "views.png")
     models = {name: Model.load(out / f"{name}-seed{seed}") for name in METHODS}
     guesses = pictures.predictions(models, test, out / "predictions.png")
     looks = page.write(out / f"adamatch-seed{seed}", to=out / page.NAME, twin=out / f"source_only-seed{seed}")

@@ -18,7 +18,7 @@ JUDGED = "judge.json"
 README = """\
 model.safetensors and model.json are the classifier: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
 judge.json is what can be said of it without labels, outputs/ what it said on the way, twin/ the same without adaptation.
-run.json is what was asked for, metrics.jsonl what was measured, result.json the end; the same command again goes on.
+run.json is what was asked for, metrics.jsonl what was measured, result.json the end; the same command again resumes the run.
 """
 ALL_TOO_LONG = ("rows", "pairs")  # lists of images: in judge.json, not in the model
 
@@ -61,7 +61,7 @@ def read(folder: RunFolder) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):
-        raise InputError(f"{path} cannot be read: remove it, and give the same command again") from None
+        raise InputError(f"{path} cannot be read: remove it, and run the same command again") from None
     return found if found.get("version") == VERSION else None
 
 

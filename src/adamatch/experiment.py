@@ -21,6 +21,7 @@ from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict_together
 from adamatch.files import disk_is_full
+from adamatch.given import overwriting
 from adamatch.judge.outputs import Outputs
 from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
@@ -29,7 +30,7 @@ from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.pretrained import IMAGENET, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
-from adamatch.train import distributed, loop, speed
+from adamatch.train import again, distributed, loop, speed
 from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
@@ -94,14 +95,21 @@ def solve(
     if not run.form:
         raise InputError("what this run is called has another meaning now: its result can be read, and not made again")
     distributed.agree(run, problem)
-    with folder.claim(run, overwrite=overwrite), _room(folder):
-        if ranks.from_first(folder.result) is not None:
-            said = f"the run in {folder.path} is finished: nothing is trained (--overwrite would)"
-            Progress(run.recipe, quiet=execution.quiet).say(said)
-            return _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
+    with folder.claim(run, overwrite=overwrite) as claimed, _room(folder):
+        run = ranks.from_first(lambda: claimed)  # the others do not see the folder
+        say = Progress(run.recipe, quiet=execution.quiet).say
+        done = ranks.from_first(folder.result)
+        if done is not None:
+            say(f"the run in {folder.path} is finished: nothing is trained ({overwriting()} would)")
+            model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
+            tested = done.get("run", {}).get("test", "") == run.test or not run.test
+            return model if tested else _test_later(run, problem, folder, model, done)
+        if run.weights.startswith(again.FROM):
+            where = folder.path / again.EARLIER
+            say(f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}")
         generations, taught, spent = _generations(run), problem, 0.0
         for number in range(generations):
-            stage = Stage(folder.stage(f"generation-{number}"), number, spent)
+            stage = Stage(folder.stage(f"generation-{number}"), number, spent, folder.path)
             if ranks.from_first(stage.folder.result) is None:
                 _train(run, taught, stage, net, execution)
             spent = (ranks.from_first(stage.folder.result) or {})["seconds"]
@@ -109,7 +117,7 @@ def solve(
             teacher = _saved(run, problem, stage.folder, copy.deepcopy(net), execution.machine)
             sure = _teach(run, teacher.net, problem, execution.machine)
             taught = add_labelled(problem, sure, run.recipe.uratio, run.seed)
-        return _train(run, taught, Stage(folder, generations, spent), net, execution)
+        return _train(run, taught, Stage(folder, generations, spent, folder.path), net, execution)
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,7 @@ class Stage:
     folder: RunFolder
     number: int
     spent: float  # seconds of training that went into the teachers before it
+    root: Path  # the run's folder
 
 
 def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None, machine: Machine) -> Model:
@@ -127,10 +136,9 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
         model = Model.load(folder.path, net=net, device=str(machine.device))
     else:
         built = net if net is not None else nets.build(run.recipe.network, len(problem.classes))
-        network = "" if net is not None else run.recipe.network
-        model = Model(
-            built.to(machine.device).eval(), problem.classes, run.recipe.size, network, machine, shape=run.recipe.shape
-        )
+        network, recipe = "" if net is not None else run.recipe.network, run.recipe
+        built = built.to(machine.device).eval()
+        model = Model(built, problem.classes, recipe.size, network, machine, shape=recipe.shape, white=recipe.white)
     distributed.same_weights(model.net)
     return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
@@ -143,7 +151,7 @@ def _room(folder: RunFolder) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         if not disk_is_full(error):
             raise
-        raise InputError(f"{folder.path}: the disk is full: make room and start the same run again, it goes on") from None
+        raise InputError(f"{folder.path}: the disk is full: make room and run the same command again, it resumes") from None
 
 
 def _generations(run: Run) -> int:
@@ -161,7 +169,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     classes = len(problem.classes)
     # Every stage starts from the weights that were given.
     built = copy.deepcopy(net) if net is not None else nets.build(network, classes)
-    loaded = _start(built, run) if run.weights else None
+    loaded = _start(built, run, stage.root) if run.weights else None
     distributed.same_weights(built)
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
     method = methods.build(
@@ -189,7 +197,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     average = average.net if isinstance(average, Upper) else average
     facts = result(run, problem, history, stage.spent) | {"weights": loaded}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
-    model = Model(average, problem.classes, run.recipe.size, network, machine, told, run.recipe.shape)
+    shape, white = run.recipe.shape, run.recipe.white
+    model = Model(average, problem.classes, run.recipe.size, network, machine, told, shape, white=white)
     stage.folder.check()
     if ranks.rank() == 0:
         model.save(stage.folder.path)
@@ -210,8 +219,24 @@ def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.E
     return evaluate
 
 
-def _start(net: nn.Module, run: Run) -> str:
+def _test_later(run: Run, problem: Problem, folder: RunFolder, model: Model, done: dict[str, Any]) -> Model:
+    """A test set that came after training: the final model is measured, and the result says so."""
+    found = Evaluation({"target": problem.tests["target"]}, model.machine)(model.net)["target"]
+    facts = done | {"accuracy": found, "last": found, "tested": "after training, the final model alone"}
+    facts["run"] = done.get("run", {}) | {"test": run.test}
+    model = replace(model, history=model.history | {"accuracy": found})
+    if ranks.rank() == 0:
+        model.save(folder.path)
+    folder.finish(facts)
+    return model
+
+
+def _start(net: nn.Module, run: Run, root: Path) -> str:
     """Give the network its starting weights; returns what fitted."""
+    if run.weights.startswith(again.FROM):
+        if ranks.rank() == 0:  # the others get them from it
+            net.load_state_dict(Model.load(root / again.EARLIER, net=copy.deepcopy(net), device="cpu").net.state_dict())
+        return f"weights of the finished run in {root / again.EARLIER}: all of them loaded"
     if run.weights != IMAGENET:
         return str(load_weights(net, run.weights))
     return str(replace(load_weights(net, imagenet(run.recipe.network)), where=f"{run.recipe.network}, ImageNet"))

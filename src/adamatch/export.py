@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import adamatch
 from adamatch.augment.views import normalise
+from adamatch.data.decode import SIXTEEN_BITS
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError, unknown
 from adamatch.evaluate import predict
@@ -81,6 +82,7 @@ def facts(model: "Model") -> dict[str, str]:
         "classes": json.dumps(model.classes, ensure_ascii=False),
         "size": str(model.size),
         "shape": model.shape,
+        "white": str(model.white or SIXTEEN_BITS),  # of 16-bit images that do not say how many bits they use
         "input": f"uint8 RGB [n, {model.size}, {model.size}, 3]",
         "output": f"probabilities [n, {len(model.classes)}]",
         "sha256": digest,  # of model.safetensors

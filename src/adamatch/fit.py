@@ -14,7 +14,7 @@ from adamatch import ranks
 from adamatch import twin as twins
 from adamatch.data.folders import is_store, median_side
 from adamatch.data.items import sides
-from adamatch.data.own import OwnData, name_of
+from adamatch.data.own import OwnData
 from adamatch.data.store import Store
 from adamatch.data.tables import names_files, same_files
 from adamatch.data.tasks import Problem
@@ -69,13 +69,13 @@ def fit(
     """Train a classifier for `target` images from labelled `source` images.
 
     source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset
-    target          images to adapt to; no labels are needed, and none are looked at
+    target          images to adapt to; no labels are needed, and none are used
     target_labels   a few labelled target images, if there are any (semi-supervised domain adaptation)
     test            labelled target images to evaluate on while training; they choose nothing
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
-    strong          strong views: cta, cta-published, randaugment or cutout
-    mirror          whether views may be mirrored left-right; not where that changes the class (digits, letters, arrows)
+    strong          strong augmentation: cta, cta-published, randaugment or cutout
+    mirror          whether images may be flipped horizontally; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
                     at such budgets as these they do harm then where they are very few
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
@@ -89,9 +89,9 @@ def fit(
     frozen          how many of an EfficientNet-Lite's blocks (16 of Lite0) stay as they are: they are computed once, for a
                     few views of each image, and training begins above them; "auto": some on a CPU, from weights; else none
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
-                    interrupted run goes on where it was
+                    interrupted run is resumed from its last checkpoint
 
-    What is left at "auto" is chosen for the machine and the images, and said. A tenth of the labelled source images is
+    What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images is
     held out. What can be known of the result is printed at the end, and is in judge.json and `model.history["judge"]`:
     accuracy on the target as a range, without a label of it; what adaptation changed; signs that source and target do not fit.
     """
@@ -116,13 +116,15 @@ def fit(
         own = network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+        recipe = replace(recipe, white=data.white)
         if own is not None:
             _check_output(own, len(problem.classes), recipe.size)
         run = Run(
             benchmark="folders",
             task="ssl" if same else "ssda" if target_labels is not None else "uda",
-            source=f"{name_of(source)} ({data.digest('source')})",
-            target=f"{name_of(target)} ({data.digest('target', 'target_labels', 'test')})",
+            source=" and ".join(data.named(source=source, target_labels=target_labels)),
+            target=data.named(target=target)[0],
+            test="".join(data.named(test=test)),
             labels=labels_per_class or 0,
             method=method,
             options=dict(options or {}),
@@ -143,7 +145,7 @@ def fit(
         if beside:
             twins.train(beside, problem, folder, execution, net=own)
         told = replace(judged(model, problem, folder, same=same), folder=Path(out))
-        if ranks.rank() == 0 and not (Path(out) / page.NAME).exists():
+        if ranks.rank() == 0 and page.is_older(Path(out)):
             given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
             page.finish(told, problem, data, given)
         if not quiet and ranks.rank() == 0:

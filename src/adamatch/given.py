@@ -1,8 +1,32 @@
-"""What is given on the command line as text -> values."""
+"""What is given on the command line as text -> values; and what arguments are called there, and in Python."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from adamatch.errors import InputError
+
+_command: ContextVar[bool] = ContextVar("command", default=False)
+
+
+@contextmanager
+def as_command() -> Iterator[None]:
+    """Inside of it arguments are called as on the command line."""
+    before = _command.set(True)
+    try:
+        yield
+    finally:
+        _command.reset(before)
+
+
+def argument(name: str) -> str:
+    """`--labels-per-class` on the command line, `labels_per_class` in Python."""
+    return f"--{name.removesuffix('s') if name == 'options' else name}".replace("_", "-") if _command.get() else name
+
+
+def overwriting() -> str:
+    return "--overwrite" if _command.get() else "overwrite=True"
 
 
 def number(name: str, text: str) -> int | str:

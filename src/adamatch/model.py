@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from adamatch import nets
-from adamatch.data.decode import Shape
+from adamatch.data.decode import SIXTEEN_BITS, Shape
 from adamatch.data.folders import read
 from adamatch.data.stream import How, stream
 from adamatch.errors import InputError, shortened
@@ -45,6 +45,7 @@ class Predictions:
     probabilities: NDArray[np.float32]
     classes: tuple[str, ...]
     skipped: Mapping[str, str] = field(default_factory=dict)  # what could not be read, and why
+    notes: tuple[str, ...] = ()  # what a person should know of how images were read
 
     @property
     def labels(self) -> list[str]:
@@ -83,6 +84,7 @@ class Model:
     history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
     shape: Shape = "squeeze"  # how a rectangle becomes a square
     folder: Path | None = None  # the run's, where there is one
+    white: int = 0  # which value of 16-bit images is white; 0: not known, it is found among those that are given
 
     def __repr__(self) -> str:
         """What it is and how good it may be."""
@@ -108,24 +110,25 @@ class Model:
         parts = list(self.stream(images, skip_bad=skip_bad)[1])
         skipped = {name: why for part in parts for name, why in part.skipped.items()}
         paths = tuple(path for part in parts for path in part.paths)
-        return Predictions(paths, np.concatenate([part.probabilities for part in parts]), self.classes, skipped)
+        notes = tuple(note for part in parts for note in part.notes)
+        return Predictions(paths, np.concatenate([part.probabilities for part in parts]), self.classes, skipped, notes)
 
     def stream(self, images: Any, *, skip_bad: bool = False) -> tuple[int, Iterator[Predictions]]:
         """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
-        count, stores = stream(images, How(self.size, self.shape, skip_bad))
+        count, stores = stream(images, How(self.size, self.shape, skip_bad, self.white))
 
         def portions() -> Iterator[Predictions]:
             for store in stores:
                 probabilities = predict(self.net, store.images, self.machine)
-                yield Predictions(tuple(store.info["files"]), probabilities, self.classes, store.info["skipped"])
+                files, notes = tuple(store.info["files"]), tuple(store.info.get("notes", ()))
+                yield Predictions(files, probabilities, self.classes, store.info["skipped"], notes)
 
         return count, portions()
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
-        store = read(
-            images, size=self.size, classes=self.classes, labelled=True, leave=True, shape=self.shape, skip_bad=skip_bad
-        )
+        how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
+        store = read(images, classes=self.classes, labelled=True, leave=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
@@ -162,6 +165,7 @@ class Model:
             "shape": self.shape,
             "pixels": "(x-127.5)/128",
             "history": self.history,
+            **({"white": self.white} if self.white else {}),
             "sha256": checksum(folder / "model.safetensors"),
         }
         if not self.network:
@@ -198,7 +202,8 @@ class Model:
             ) from None
         net = net.to(machine.device).eval()
         classes, shape = tuple(facts["classes"]), facts.get("shape", "squeeze")
-        return cls(net, classes, facts["size"], facts["network"], machine, facts["history"], shape, folder)
+        about = (facts["network"], machine, facts["history"], shape, folder, facts.get("white", 0))
+        return cls(net, classes, facts["size"], *about)
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -227,6 +232,7 @@ def _facts(folder: Path) -> dict[str, Any]:
     except ValueError:
         sound = False
     sound = sound and {type(name) for name in facts["classes"]} == {str} and facts.get("shape", "squeeze") in get_args(Shape)
+    sound = sound and type(facts.get("white", 0)) is int and 0 <= facts.get("white", 0) <= SIXTEEN_BITS
     if not (sound and 1 <= facts["size"] <= LARGEST_SIZE):
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
     return facts

@@ -80,7 +80,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['views']} views of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
+            f"{2 * values['views']} augmentations of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
         )
         reasons.append(f"image size: {size}, because there is no GPU")
     if not size:
@@ -99,9 +99,9 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
             if on_gpu
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
-        reasons.append(f"budget: {values['images']:,} labelled images, {cost}")
+        reasons.append(f"training length: {values['images']:,} labelled images, {cost}")
     if asked.mirror:
-        reasons.append("images may be mirrored, as in the paper: --no-mirror for digits, letters, left and right")
+        reasons.append("images may be flipped horizontally, as in the paper: --no-mirror for digits, letters, left and right")
     for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
         if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {value}")

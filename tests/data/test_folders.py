@@ -170,11 +170,11 @@ def test_an_interrupted_reading_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
         save(tmp_path / "many" / f"{index:03}.png", (index, 0, 0))
     read_now: list[Path] = []
 
-    def stumble(path: Path) -> Image.Image:
+    def stumble(path: Path, **how: Any) -> Image.Image:
         read_now.append(path)
         if len(read_now) == 60:
             raise KeyboardInterrupt
-        return read_image(path)
+        return read_image(path, **how)
 
     monkeypatch.setattr(folders, "read_image", stumble)
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,7 @@
 """Every kind of input in docs/inputs.md, with real objects of the libraries: the same images, labels and classes."""
 
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,7 +215,7 @@ def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, cap
     model = adamatch.fit(source=folder, target=files(folder), test=test, out=tmp_path / "run", **TINY)
     assert model.classes == CLASSES
     said = " ".join(capfd.readouterr().err.split())
-    assert "1 image lies beside the class folders (stray.png): left out, for want of a class" in said
+    assert "1 image is beside the class folders (stray.png): left out, without a class" in said
     assert "no images in yellow: not taken for a class" in said
     assert "1 of 2 images are of classes that were not learnt (owl): left out" in said
     score = model.evaluate(test)
@@ -285,3 +287,84 @@ def test_a_store_is_not_asked_for_labels_that_nothing_wants(folder: Path) -> Non
     assert isinstance(store, Store)
     with pytest.raises(InputError, match="a dictionary was given, which holds a: give one"):
         read({"a": store}, size=8)
+
+
+# Sixteen bits, and HEIC.
+
+
+def write_scans(folder: Path, most: list[int], kind: str = "png", **options: Any) -> Path:
+    """Grey ramps of 16 bits, up to these values, in one folder per class in turn."""
+    for number, value in enumerate(most):
+        file = folder / ("a", "b")[number % 2] / f"{number}.{kind}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.linspace(0, value, 64).reshape(8, 8).astype(np.uint16)).save(file, **options)
+    return folder
+
+
+def test_scans_of_twelve_bits_have_one_white(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scans = write_scans(tmp_path / "scans", [4000, 100, 2000, 3000])
+    store = read(scans, size=8, labelled=True)
+    assert [image.max() for image in store.images] == [249, 125, 6, 187]  # comparable: the dark one stays dark
+    assert store.info["notes"] == [f"{scans}: 16-bit images with values up to 4000: read as 12 bits, 4095 is white"]
+    model = adamatch.fit(source=scans, target=[str(scans)], test=scans, out=tmp_path / "run", **TINY)
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.count("read as 12 bits") == 1
+    assert adamatch.load(tmp_path / "run").white == model.white == 4095
+    bright = write_scans(tmp_path / "bright", [60000])  # as in training: no other white for these
+    ramp = np.rint(np.linspace(0, 60000, 64).astype(np.uint16) * (255 / 4095)).clip(0, 255).astype(np.uint8).reshape(1, 8, 8)
+    found = model.predict(bright)
+    assert found.notes == ()
+    assert found.probabilities == pytest.approx(model.predict(ramp).probabilities, abs=1e-6)
+
+
+def test_files_of_sixteen_bits_keep_their_brightness(tmp_path: Path, model: Model) -> None:
+    store = read(write_scans(tmp_path, [60000, 3000, 100, 2000]), size=8, labelled=True)
+    assert sorted(image.max() for image in store.images) == [0, 8, 12, 233]
+    assert "read as 16 bits, 65535 is white" in store.info["notes"][0]
+    (note,) = model.predict(tmp_path).notes
+    assert "read as 16 bits" in note
+
+
+def test_what_a_file_says_of_its_bits_holds(tmp_path: Path) -> None:
+    scans = write_scans(tmp_path / "tiff", [1000, 500], "tiff", tiffinfo={281: 1023})
+    store = read(scans, size=8, labelled=True)
+    assert [image.max() for image in store.images] == [249, 125]
+    assert (store.info["white"], store.info["notes"]) == (1023, [])
+    plain = write_scans(tmp_path / "png", [1000, 500])
+    for file in files(plain):
+        content = file.read_bytes()
+        chunk = b"sBIT\x0a"
+        file.write_bytes(content[:33] + struct.pack(">I", 1) + chunk + struct.pack(">I", zlib.crc32(chunk)) + content[33:])
+    assert [image.max() for image in read(plain, size=8, labelled=True).images] == [249, 125]
+
+
+def test_scans_in_datasets_have_one_white(tmp_path: Path, model: Model) -> None:
+    scans = write_scans(tmp_path, [4000, 100, 2000, 3000])
+    expected = read(scans, size=8, labelled=False).images
+    datasets = pytest.importorskip("datasets")
+    coded = datasets.Dataset.from_dict({"image": [str(file) for file in files(scans)]})
+    for given in (
+        [Image.open(file) for file in files(scans)],
+        [np.asarray(Image.open(file)) for file in files(scans)],
+        np.stack([np.asarray(Image.open(file)) for file in files(scans)])[..., None],
+        coded.cast_column("image", datasets.Image()),
+        coded.cast_column("image", datasets.Image(decode=False)),
+    ):
+        found = read(given, size=8, labelled=False)
+        assert np.array_equal(found.images, expected)
+        assert found.info["white"] == 4095
+        assert model.predict(given).probabilities == pytest.approx(model.predict(scans).probabilities, abs=1e-6)
+
+
+def test_heic_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    for name, colour in (("blue", (20, 40, 220)), ("red", (220, 40, 20))):
+        (tmp_path / name).mkdir()
+        heif.from_pillow(Image.new("RGB", (64, 64), colour)).save(tmp_path / name / "photo.HEIC")
+    store = read(tmp_path, size=8, labelled=True)
+    assert np.abs(store.images.mean((1, 2)) - [(20, 40, 220), (220, 40, 20)]).max() < 8
+    monkeypatch.delitem(Image.OPEN, "HEIF")
+    with pytest.raises(
+        InputError, match=r"photo\.HEIC is a HEIC image, which needs pillow-heif: pip install 'adamatch\[heic\]'"
+    ):
+        read(tmp_path, size=8, labelled=True)

@@ -69,7 +69,7 @@ def test_the_exit_code_says_what_is_left(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*words, "--seconds", "0"])
     assert result.exit_code == 3
     assert "0 done, 0 failed, 0 running, 4 waiting" in result.output
-    assert "not all runs are done: the same line goes on" in result.output
+    assert "not all runs are done: run the same command again" in result.output
     run_grid(fakes.tiny(), tmp_path, train=fakes.train)
     assert CliRunner().invoke(app, words).exit_code == 0
     (tmp_path / next(fakes.tiny()).name / "result.json").unlink()

@@ -260,7 +260,7 @@ def test_a_disk_that_was_away_for_a_moment_fails_no_run(
     monkeypatch.setattr("adamatch.grid.work.time.sleep", pauses.append)
     assert run_grid(runs(0), tmp_path / "a", train=broken(3))["done"] == 1
     assert pauses[:3] == list(work.AGAIN_AFTER)
-    assert f"{runs(0)[0].name}: Stale file handle; it goes on in 10 s" in capsys.readouterr().err
+    assert f"{runs(0)[0].name}: Stale file handle; it is tried again in 10 s" in capsys.readouterr().err
     assert run_grid(runs(0, 1), tmp_path / "b", train=broken(4)) == {"done": 1, "failed": 1, "running": 0, "waiting": 0}
     error = json.loads((tmp_path / "b" / runs(0)[0].name / "error.json").read_text())["error"]
     assert "Stale file handle" in error

@@ -39,7 +39,7 @@ def test_with_target_labels(tmp_path: Path) -> None:
     told = lines(found, task="ssda", classes=3)
     assert told == [
         "accuracy on the labelled target images: 80.0 % (median of the last 4 evaluations)",
-        "target images sure enough to learn from, at the end: 0%",
+        "target images above the confidence threshold, at the end: 0%",
     ]
 
 

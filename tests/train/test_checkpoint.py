@@ -205,7 +205,7 @@ def test_a_disk_that_fills_up_elsewhere(name: str, tmp_path: Path, monkeypatch: 
     run, out = tiny.a_run(), tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, name, raise_at(getattr(RunFolder, name), 1, FULL))
-        with pytest.raises(InputError, match="run: the disk is full: make room and start the same run again"):
+        with pytest.raises(InputError, match="run: the disk is full: make room and run the same command again, it resumes"):
             tiny.solve(run, out)
     tiny.solve(run, out)
     assert json.loads((out / "result.json").read_text())["id"] == run.id

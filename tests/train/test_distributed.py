@@ -120,7 +120,7 @@ def test_begun_on_two_ranks_and_ended_on_one(tmp_path: Path, alone: Path, monkey
     said: list[str] = []
     monkeypatch.setattr(Progress, "say", lambda self, line: said.append(line))
     several.do(case, tmp_path)
-    assert "going on from step 8 of 20" in said
+    assert "resuming from step 8 of 20" in said
     assert any("on 2 ranks before and is on 1 now" in line and "not the same bit for bit" in line for line in said)
     several.assert_equal(several.state(tmp_path / "adamatch ssda"), several.state(alone / "adamatch ssda"))
     assert [row["target"] for row in tiny.rows(tmp_path / "adamatch ssda")] == [

@@ -109,7 +109,7 @@ def test_a_rank_that_dies_is_named(rank: int, tmp_path: Path) -> None:
     assert 0 not in codes
     (line,) = [line for line in lines(several.said(tmp_path)) if line.startswith("error: ")]
     assert line.startswith(f"error: no sign of life from rank {rank} on ")
-    assert "with the same command, it goes on" in line
+    assert "with the same command, it resumes" in line
 
 
 def told_to_stop(folder: Path, words: dict[int, str]) -> None:
@@ -121,5 +121,5 @@ def told_to_stop(folder: Path, words: dict[int, str]) -> None:
 def test_ranks_stop_after_the_same_step(tmp_path: Path) -> None:
     words = {0: f"{TRAIN} --out {tmp_path}/run"}
     assert several.on_ranks(2, told_to_stop, tmp_path, words, seconds=60) == [130, 130]
-    said = f"stopped at step 8 of 10, all of it saved in {tmp_path}/run; give the same command again to go on"
+    said = f"stopped at step 8 of 10, all of it saved in {tmp_path}/run; run the same command again to resume"
     assert lines(several.said(tmp_path)) == [said]

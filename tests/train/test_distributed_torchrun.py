@@ -47,7 +47,7 @@ def test_stopped_and_killed_rank_by_rank_and_all_at_once(tmp_path: Path) -> None
     said = process.communicate(timeout=60)[0]
     assert process.returncode != 0
     assert "all of it saved in" in said
-    assert said.count("give the same command again to go on") == 1
+    assert said.count("run the same command again to resume") == 1
     stopped = int(said.split("stopped at step ")[1].split()[0])
 
     process = torchrun(out, words)
@@ -57,9 +57,9 @@ def test_stopped_and_killed_rank_by_rank_and_all_at_once(tmp_path: Path) -> None
     said = process.communicate(timeout=60)[0]
     assert time.monotonic() - began < 60
     assert process.returncode != 0
-    assert f"going on from step {stopped} of 400" in said
+    assert f"resuming from step {stopped} of 400" in said
     assert said.count("error: no sign of life from rank 1 on ") == 1, said
-    assert "start all ranks again with the same command, it goes on from its last checkpoint" in said
+    assert "start all ranks again with the same command, it resumes from its last checkpoint" in said
 
     process = torchrun(out, words)
     wait_for(out / "metrics.jsonl", len(steps(out)) + 2, process)
@@ -71,7 +71,7 @@ def test_stopped_and_killed_rank_by_rank_and_all_at_once(tmp_path: Path) -> None
     process = torchrun(out, words)
     said = process.communicate(timeout=300)[0]
     assert process.returncode == 0, said
-    assert "going on from step" in said
+    assert "resuming from step" in said
     assert json.loads((out / "result.json").read_text())["ranks"] == 2
     assert steps(out) == list(range(10, 401, 10))
 

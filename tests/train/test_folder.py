@@ -48,7 +48,9 @@ def test_another_run_is_refused_unless_told(tmp_path: Path) -> None:
     out = tmp_path / "run"
     tiny.solve(tiny.a_run(method="noisystudent"), out)
     for other in (tiny.a_run(), tiny.a_run(method="noisystudent", seed=1), tiny.a_run(method="noisystudent", lr=0.1)):
-        with pytest.raises(InputError, match=r"holds another run \(.+ here\): choose another folder, or give --overwrite"):
+        with pytest.raises(
+            InputError, match=r"holds another run \(\w+ was .+ now\): choose another folder, or give overwrite=True"
+        ):
             tiny.solve(other, out)
     tiny.solve(tiny.a_run(), out, overwrite=True)
     assert json.loads((out / "result.json").read_text())["id"] == tiny.a_run().id
@@ -247,7 +249,7 @@ def test_a_folder_that_is_removed_under_way_is_an_error(
 
     monkeypatch.setattr(owner, name, getattr(owner, name))  # to be undone
     tiny.at_call(owner, name, 1, remove)
-    with pytest.raises(InputError, match="was removed while the run was under way: give the same command again"):
+    with pytest.raises(InputError, match="was removed while the run was running: run the same command again"):
         tiny.solve(tiny.a_run(method=method), out)
     assert not (out / "result.json").exists()
 

@@ -220,5 +220,5 @@ def test_the_command_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130, said
-    assert "give the same command again to go on" in said
+    assert "run the same command again to resume" in said
     assert "Traceback" not in said

@@ -20,6 +20,7 @@ from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
 from adamatch.errors import Elsewhere, InputError, Interruption, shown
+from adamatch.given import as_command
 from adamatch.terminal import write_anything
 
 LATER = {"data": "adamatch.sets.commands", "grid": "adamatch.grid.commands"}
@@ -32,6 +33,10 @@ class Group(TyperGroup):
         if args and args[0] in LATER:
             self.commands[args[0]] = typer.main.get_group(importlib.import_module(LATER[args[0]]).app)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with as_command():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -87,5 +92,5 @@ def main() -> None:
 
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
-            print(f"{shown(str(stop))}; give the same command again{again} to go on", file=sys.stderr)
+            print(f"{shown(str(stop))}; run the same command again{again} to resume", file=sys.stderr)
         sys.exit(starting.STOPPED)

@@ -12,6 +12,7 @@ from adamatch.given import number
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where runs, summary.json and pictures go")] = Path("runs/demo"),
+    images: Annotated[int | None, typer.Option(help="Labelled images to train for (default: 40,000)")] = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -24,15 +25,13 @@ def demo(
     """
     from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
 
-    run_demo(out, seed=seed, quiet=quiet, overwrite=overwrite)
+    run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
 def fit(
     source: Annotated[Path, typer.Option(help="Labelled images: one folder per class, or a CSV of path,label")],
-    target: Annotated[
-        Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor looked at")
-    ],
-    out: Annotated[Path, typer.Option(help="The run's folder; give it again to go on with an interrupted run")],
+    target: Annotated[Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")],
+    out: Annotated[Path, typer.Option(help="The run's folder; give it again to resume an interrupted run")],
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
     test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; they choose nothing")] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
@@ -47,9 +46,10 @@ def fit(
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
     lr: Annotated[float | None, typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03)")] = None,
-    strong: Annotated[str, typer.Option(help="Strong views: cta, cta-published, randaugment or cutout")] = "cta",
+    strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[
-        bool, typer.Option("--mirror/--no-mirror", help="May views be mirrored? Not of digits, letters, left and right")
+        bool,
+        typer.Option("--mirror/--no-mirror", help="May images be flipped horizontally? Not digits, letters, left and right"),
     ] = True,
     repeat: Annotated[
         bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")

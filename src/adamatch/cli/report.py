@@ -10,14 +10,16 @@ from adamatch.terminal import say
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made; they may still be under way")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made; they may still be running")],
     out: Annotated[
         Path | None, typer.Option(help="The page (default: report.html in the run's folder; of several runs, here)")
     ] = None,
     twin: Annotated[
         Path | None, typer.Option(help="A run of the same network on the labelled images alone, to compare one run with")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+    ] = None,
 ) -> None:
     """A page to look at: one file, which opens in any browser and fetches nothing.
 

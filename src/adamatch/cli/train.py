@@ -34,7 +34,9 @@ def train(
         str | None, typer.Option(help="wrn-28-2, wrn-34-2, resnetv2-101, efficientnet-lite0, timm:NAME, ...")
     ] = None,
     strong: Annotated[str | None, typer.Option(help="cta, cta-published, randaugment or cutout")] = None,
-    mirror: Annotated[bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak views may be mirrored")] = None,
+    mirror: Annotated[
+        bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak augmentation flips horizontally")
+    ] = None,
     repeat: Annotated[
         bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")
     ] = None,
@@ -46,15 +48,17 @@ def train(
     ] = "none",
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
-    place: Annotated[str, typer.Option(help="Where images wait: auto, device, host or disk")] = "auto",
+    data: Annotated[
+        Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+    ] = None,
+    place: Annotated[str, typer.Option(help="Where images are stored: auto, device (the GPU), host or disk")] = "auto",
     device: Device = "auto",
     precision: Precision = "auto",
     no_compile: NoCompile = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """One run of the paper: any method, task and pair of a benchmark. Stopped at any moment, the same line goes on with it.
+    """One run of the paper: any method, task and pair of a benchmark. If it is stopped, run the same command again: it resumes.
 
     [bold]Examples[/bold]:
 

@@ -38,7 +38,7 @@ def predict(
     files = [(file, write) for file, write in wanted if file is not None]
     if not files:
         found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
-        _warn(model.left_out(found.skipped))
+        _warn([*found.notes, *model.left_out(found.skipped)])
         show.predictions(found)
         return
     with ExitStack() as open_files:
@@ -48,6 +48,7 @@ def predict(
         done, skipped = 0, dict[str, str]()
         with show.bar(f"predicting with {run}", count) as advance:
             for part in parts:
+                _warn(list(part.notes))
                 for write_part in writes:
                     write_part(part)
                 done, skipped = done + len(part), skipped | dict(part.skipped)

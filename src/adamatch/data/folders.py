@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from adamatch.data.decode import Shape, read_image, short_side, square
+from adamatch.data.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
+from adamatch.data.depth import white_among, white_inside
 from adamatch.data.items import is_hub
 from adamatch.data.listing import Listing, list_csv, list_images
 from adamatch.data.memory import choose, from_arrays, from_dataset
@@ -38,15 +39,17 @@ def read_folder(
     labelled: bool | None = None,
     leave: bool = False,
     shape: Shape = "squeeze",
+    white: int = 0,
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Store:
-    """Files -> a store, in memory or under `cache` (where an interrupted reading goes on).
+    """Files -> a store, in memory or under `cache` (where an interrupted reading is resumed).
 
     A folder, a CSV list, one image, several of these, paths with labels, a DataFrame: all that `tables.names_files` knows.
     `leave`: labelled images of other classes than `classes` are left out, and said in the store's notes.
+    `white`: that of 16-bit files; 0: found by a look at them (data/depth.py), and said.
     """
     if size < 1:
         raise InputError(f"images of {size} x {size} were asked for: the size must be at least 1")
@@ -54,9 +57,11 @@ def read_folder(
     listing = list_any(source, asked)
     paths, labels, names = listing
     threads = cores() if workers == "auto" else max(workers, 1)
-    fill = partial(_fill, paths, _Reading(shape, skip_bad, threads, progress))
     where = str(Path(source)) if isinstance(source, (str, Path)) else type(source).__name__
+    white = white or white_among(paths, where, asked.notes)
+    fill = partial(_fill, paths, _Reading(shape, white, skip_bad, threads, progress))
     origin: dict[str, Any] = {"origin": where} | ({"shape": shape} if shape != "squeeze" else {})
+    origin |= {"white": white} if white else {}
     if cache is not None:
         store = _cached(Path(cache), fill, listing, size, skip_bad, origin)
         return replace(store, info={**store.info, "notes": asked.notes})
@@ -76,6 +81,7 @@ def read(
     labelled: bool | None = None,
     leave: bool = False,
     shape: Shape = "squeeze",
+    white: int = 0,
     skip_bad: bool = False,
     workers: int | Literal["auto"] = "auto",
     cache: str | Path | None = None,
@@ -90,6 +96,7 @@ def read(
             labelled=labelled,
             leave=leave,
             shape=shape,
+            white=white,
             skip_bad=skip_bad,
             workers=workers,
             cache=cache,
@@ -102,14 +109,21 @@ def read(
         if isinstance(source, Image.Image):
             source = [source]
         if isinstance(source, tuple) and len(source) == 2:
-            source = from_arrays(source[0], source[1], classes, size, shape)
+            source = from_arrays(source[0], source[1], classes, size, shape, white=white)
         elif hasattr(source, "shape") and not is_hub(source):
-            source = from_arrays(source, size=size, shape=shape)
+            source = from_arrays(source, size=size, shape=shape, white=white)
         elif hasattr(source, "__getitem__") or hasattr(source, "__iter__"):
-            source = from_dataset(source, size=size, classes=classes, labelled=labelled, shape=shape, progress=progress)
+            source = _from_dataset(source, white, size=size, classes=classes, labelled=labelled, shape=shape, progress=progress)
         else:
             raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
     return choose(source, size=size, classes=classes, labelled=labelled, name=name, leave=leave)
+
+
+def _from_dataset(source: Any, white: int, **how: Any) -> Store:
+    notes: list[str] = []
+    white = white or white_inside(source, "the dataset", notes)
+    store = from_dataset(source, white=white, **how)
+    return replace(store, info={**store.info, "notes": notes, **({"white": white} if white else {})})
 
 
 def is_store(source: Any) -> bool:
@@ -134,15 +148,16 @@ class _Reading:
     """How files become pixels."""
 
     shape: Shape
+    white: int  # that of 16 bits; 0: there are none, or they say it themselves
     skip_bad: bool
     threads: int
     progress: Progress | None
 
 
-def read_files(paths: Sequence[Path], *, size: int, shape: Shape, skip_bad: bool) -> Store:
+def read_files(paths: Sequence[Path], *, size: int, shape: Shape, white: int, skip_bad: bool) -> Store:
     """A part of many files, without labels; it may be that none of them can be read."""
     images, done = np.empty((len(paths), size, size, 3), np.uint8), np.zeros(len(paths), np.uint8)
-    skipped = _decode(paths, _Reading(shape, skip_bad, cores(), None), images, done)
+    skipped = _decode(paths, _Reading(shape, white, skip_bad, cores(), None), images, done)
     return Store(images[done == 1] if skipped else images, None, (), _files(paths, done, skipped))
 
 
@@ -162,11 +177,11 @@ def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) 
         bad = {}
         for row in rows:
             try:
-                images[row] = square(read_image(paths[row]), size, how.shape)
+                images[row] = square(read_image(paths[row], white=how.white or SIXTEEN_BITS), size, how.shape)
                 done[row] = 1
             except InputError as error:
                 if not how.skip_bad:
-                    raise InputError(f"{error}: replace it, or use --skip-bad to go on without it") from None
+                    raise InputError(f"{error}: replace it, or use --skip-bad to leave it out") from None
                 bad[paths[row]] = str(error)
         return bad
 

@@ -38,8 +38,11 @@ def refuse(dataset: Any) -> None:
         raise InputError(f"{what} was given, which holds {names}: give one of them (or a dictionary of folders)")
 
 
-def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[Any]]]:
-    """Each image (Pillow's, an array, a tensor) with its label in a list, which is empty where none is there or wanted."""
+def items(dataset: Any, *, labelled: bool | None, white: int | None = 0) -> Iterator[tuple[Any, list[Any]]]:
+    """Each image (Pillow's, an array, a tensor) with its label in a list, which is empty where none is there or wanted.
+
+    `white` is that of files of 16 bits, as in `read_image`; None leaves images that are given by their files as they are.
+    """
     count = length(dataset)
     columns: Columns | None = None
     number = -1
@@ -56,18 +59,23 @@ def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[An
             columns = columns or columns_of(dataset, item, labelled)
             item = (item[columns.image], *([item[columns.label]] if columns.label else []))
         image, *rest = item if isinstance(item, (tuple, list)) else (item,)
-        yield _opened(image, number), rest[:1] if labelled is not False else []
+        yield image if white is None else _opened(image, number, white), rest[:1] if labelled is not False else []
 
 
 def sides(dataset: Any, sample: int = 20) -> int | None:
     """The median short side of a few images of a dataset that can be asked for any of them; None for all else."""
+    images = [_opened(image, number, 0) for number, image in enumerate(images_of(dataset, sample))]
+    shapes = [image.size if isinstance(image, Image.Image) else sorted(image.shape)[-2:] for image in images]
+    return int(statistics.median(min(shape) for shape in shapes)) if shapes else None
+
+
+def images_of(dataset: Any, sample: int) -> list[Any]:
+    """A few images, as they are given, of a dataset that can be asked for any of them; none of all else."""
     count = 0 if hasattr(dataset, "shape") and not is_hub(dataset) else length(dataset)
     if not count or isinstance(dataset, (tuple, Mapping, IterableDataset)):
-        return None
+        return []
     chosen = random.Random(0).sample(range(count), min(sample, count))
-    images = [image for image, _ in items([dataset[number] for number in chosen], labelled=False)]
-    shapes = [image.size if isinstance(image, Image.Image) else sorted(image.shape)[-2:] for image in images]
-    return int(statistics.median(min(shape) for shape in shapes))
+    return [image for image, _ in items([dataset[number] for number in chosen], labelled=False, white=None)]
 
 
 def length(dataset: Any) -> int:
@@ -115,11 +123,11 @@ def _readers(dataset: Any, count: int) -> Iterator[Callable[[], Any]]:
         yield from (lambda item=item: item for item in dataset)
 
 
-def _opened(image: Any, number: int) -> Any:
+def _opened(image: Any, number: int, white: int) -> Any:
     if image is None:
         raise InputError(f"image {number} of the dataset is missing")
     if isinstance(image, Mapping):  # HuggingFace's, not decoded
         image = image.get("bytes") or image.get("path")
     if isinstance(image, bytes):
-        return read_image(image, f"image {number} of the dataset")
-    return read_image(image) if isinstance(image, (str, Path)) else image
+        return read_image(image, f"image {number} of the dataset", white=white)
+    return read_image(image, white=white) if isinstance(image, (str, Path)) else image

@@ -50,9 +50,9 @@ def list_images(
     notes = [] if notes is None else notes
     loose = [path for path in here if path.suffix.lower() in _extensions()]
     if loose:
-        count = f"{len(loose)} images lie" if len(loose) > 1 else "1 image lies"
+        count = f"{len(loose)} images are" if len(loose) > 1 else "1 image is"
         notes.append(
-            f"{folder}: {count} beside the class folders ({some(path.name for path in loose)}): left out, for want of a class"
+            f"{folder}: {count} beside the class folders ({some(path.name for path in loose)}): left out, without a class"
         )
     empty = [name for name, paths in found.items() if not paths]
     if empty and classes is None:

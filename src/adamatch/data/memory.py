@@ -22,13 +22,20 @@ def from_arrays(
     classes: Sequence[str] | None = None,
     size: int | None = None,
     shape: Shape = "squeeze",
+    *,
+    white: int = 0,
 ) -> Store:
     """Images as uint8, uint16 or floats in [0, 1], of shape NHWC, NCHW or NHW; labels are class indices or class names.
 
     One image, HWC, CHW or HW, is a batch of one. (3, h, w) is one image in colour, unless there are three labels.
+    `white` is that of uint16; 0: 4095 where nothing is above it, else 65535.
     """
+    images = _array(images)
+    info: dict[str, Any] = {"origin": "arrays"}
+    if images.dtype == np.uint16 and images.size:
+        info["white"] = white = white or white_of(int(images.max()))
     labels = None if labels is None else _array(labels)
-    pixels = _pixels(_array(images), None if labels is None else len(labels))
+    pixels = _pixels(images, white, None if labels is None else len(labels))
     _, height, width, channels = pixels.shape
     size = size or min(height, width)
     if (height, width, channels) != (size, size, 3):
@@ -36,11 +43,11 @@ def from_arrays(
             [square(to_rgb(Image.fromarray(image.squeeze(-1) if channels == 1 else image)), size, shape) for image in pixels]
         )
     if labels is None:
-        return Store(pixels, None, tuple(classes or ()), {"origin": "arrays"})
+        return Store(pixels, None, tuple(classes or ()), info)
     indices, names = _indices(labels, classes)
     if len(indices) != len(pixels):
         raise InputError(f"there are {len(pixels)} images and {len(indices)} labels: there must be one label per image")
-    return Store(pixels, indices, names, {"origin": "arrays"})
+    return Store(pixels, indices, names, info)
 
 
 def from_dataset(
@@ -50,11 +57,12 @@ def from_dataset(
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
     shape: Shape = "squeeze",
+    white: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
     """A dataset of (image, label) or of images alone, torch's or HuggingFace's, or a list of either.
 
-    An image is a Pillow image, an array, a tensor or a path.
+    An image is a Pillow image, an array, a tensor or a path. `white` is that of 16 bits; 0: each image's own.
     """
     refuse(dataset)
     count = length(dataset)
@@ -62,10 +70,10 @@ def from_dataset(
         classes = class_names(dataset) or classes
     images: list[Pixels] = []
     labels: list[Any] = []
-    for image, label in items(dataset, labelled=labelled):
+    for image, label in items(dataset, labelled=labelled, white=white):
         if size is None:
             size = min(image.size) if isinstance(image, Image.Image) else from_arrays(_alone(image)).size
-        images.append(as_square(image, size, shape, f"image {len(images)} of the dataset"))
+        images.append(as_square(image, size, shape, f"image {len(images)} of the dataset", white))
         labels.extend(label)
         if progress:
             progress(len(images), count)
@@ -147,8 +155,8 @@ def _alone(image: Any) -> NDArray[Any]:
     return values[None, ..., None] if values.ndim == 2 else values[None]
 
 
-def _pixels(images: NDArray[Any], count: int | None = None) -> Pixels:
-    """NHWC, NCHW or NHW, uint8, uint16 or float in [0, 1] -> NHWC uint8 with 1, 3 or 4 channels.
+def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
+    """NHWC, NCHW or NHW, uint8, uint16 (of this white) or float in [0, 1] -> NHWC uint8 with 1, 3 or 4 channels.
 
     `count` labels tell whether three dimensions are one image or many grey ones.
     """
@@ -168,7 +176,7 @@ def _pixels(images: NDArray[Any], count: int | None = None) -> Pixels:
     if images.dtype == np.uint8:
         return np.ascontiguousarray(images)
     if images.dtype == np.uint16:
-        dark: Pixels = np.rint(images * (255 / white_of(int(images.max())))).astype(np.uint8)
+        dark: Pixels = np.rint(images * (255 / white)).clip(0, 255).astype(np.uint8)
         return dark
     if not np.issubdtype(images.dtype, np.floating):
         raise InputError(f"images of type {images.dtype} were given: uint8, uint16, or floats between 0 and 1, are needed")
@@ -181,12 +189,12 @@ def _pixels(images: NDArray[Any], count: int | None = None) -> Pixels:
     return scaled
 
 
-def as_square(image: Any, size: int, shape: Shape, name: str) -> Pixels:
-    """One image of any kind, called `name` where something is wrong with it."""
+def as_square(image: Any, size: int, shape: Shape, name: str, white: int) -> Pixels:
+    """One image of any kind, called `name` where something is wrong with it; `white` is that of 16 bits (0: its own)."""
     if isinstance(image, Image.Image):
-        return square(to_rgb(image), size, shape)
+        return square(to_rgb(image, white), size, shape)
     try:
-        store = from_arrays(_alone(image), size=size, shape=shape)
+        store = from_arrays(_alone(image), size=size, shape=shape, white=white)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     pixels: Pixels = store.images[0]

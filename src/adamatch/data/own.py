@@ -33,6 +33,11 @@ class OwnData:
         self.trained: Labels = np.zeros(0, np.int64)  # rows of the source: those whose labels are learnt from,
         self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on
 
+    @property
+    def white(self) -> int:
+        """That of the target's images of 16 bits; 0: they have fewer, or say it themselves."""
+        return int(self.seen.get("target", self.seen["source"]).info.get("white", 0))
+
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
         console = Console(stderr=True)
         with Bar(console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
@@ -44,6 +49,7 @@ class OwnData:
                 labelled=labelled,
                 leave=role == "test",
                 shape=self.shape,
+                white=self.white if role in ("test", "target_labels") else 0,  # as the target's own
                 skip_bad=self.skip_bad,
                 progress=lambda done, count: bar.update(task, completed=done, total=count or None),
             )
@@ -65,22 +71,26 @@ class OwnData:
         held_out = self.held_out = _hold_out(whole, rows if labels_per_class else rows[:0], seed)
         trained = self.trained = np.setdiff1d(rows, held_out)
         pools = [labelled(_rows(whole, trained))]
-        if target_labels is not None:
-            pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
         if target is None:
             images = whole.images[np.setdiff1d(np.arange(len(whole)), held_out)]
         else:
             images = self.read("target", target, labelled=False).images
+        if target_labels is not None:
+            pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
         chosen = tuple(int(row) for row in rows) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
-    def digest(self, *roles: str) -> str:
-        """Changes when the images or labels do: a run goes on with the data it began with, or not at all."""
+    def named(self, **given: Any) -> list[str]:
+        """For each that is given its name and digest, as `photos (1a2b3c4d)`."""
+        return [f"{name_of(images)} ({self.digest(role)})" for role, images in given.items() if images is not None]
+
+    def digest(self, role: str) -> str:
+        """Changes when the images or labels do: a run is resumed with the data it began with, or not at all."""
         found = hashlib.sha256()
-        for store in (self.seen[role] for role in roles if role in self.seen):
+        for store in [self.seen[role]] if role in self.seen else []:  # a target that is the source was read as such
             found.update(repr((store.images.shape, store.classes)).encode())
             found.update(store.images[:: max(1, len(store) // LOOKED_AT)].tobytes())
             found.update(b"" if store.labels is None else store.labels.tobytes())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from adamatch.data.decode import Shape
+from adamatch.data.depth import white_among, white_inside
 from adamatch.data.folders import is_store, read, read_files
 from adamatch.data.items import is_hub, items, length, refuse
 from adamatch.data.memory import as_square
@@ -25,6 +27,7 @@ class How(NamedTuple):
     size: int
     shape: Shape = "squeeze"
     skip_bad: bool = False
+    white: int = 0  # that of 16 bits, where it is known
 
     @property
     def portion(self) -> int:
@@ -34,25 +37,30 @@ class How(NamedTuple):
 def stream(source: Any, how: How) -> tuple[int, Iterator[Store]]:
     """How many images there are (0 where only going through them tells), and stores of them, without labels.
 
-    Each store's info has the `files` (numbers, where images have no names) and what was `skipped`. Files and items of
-    datasets are read a portion at a time; what is in memory already, or a store, is taken as it is.
+    Each store's info has the `files` (numbers, where images have no names) and what was `skipped`; the first may have `notes`.
+    Files and items of datasets are read a portion at a time; what is in memory already, or a store, is taken as it is.
     """
+    notes: list[str] = []
     if names_files(source) and not is_store(source):
         paths = list_any(source, Asked(labelled=False, missing=how.skip_bad))[0]
-        return len(paths), _ahead(_files(paths, how))
+        where = str(source) if isinstance(source, (str, Path)) else "the images"
+        how = how._replace(white=how.white or white_among(paths, where, notes))
+        return len(paths), _ahead(_files(paths, how), notes)
     if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
-        store = read(source, size=how.size, labelled=False, shape=how.shape)
+        store = read(source, size=how.size, labelled=False, shape=how.shape, white=how.white)
         return len(store), iter([_numbered(store.images, 0)])
     if not (hasattr(source, "__getitem__") or hasattr(source, "__iter__")):
         raise InputError(f"cannot read images from {type(source).__name__}: give a folder, CSV file, array or dataset")
     refuse(source)
-    return length(source), _ahead(_items(source, how))
+    how = how._replace(white=how.white or white_inside(source, "the dataset", notes))
+    return length(source), _ahead(_items(source, how), notes)
 
 
 def _files(paths: Sequence[Path], how: How) -> Iterator[Store]:
     found, skipped = 0, ""
     for start in range(0, len(paths), how.portion):
-        part = read_files(paths[start : start + how.portion], size=how.size, shape=how.shape, skip_bad=how.skip_bad)
+        chosen = paths[start : start + how.portion]
+        part = read_files(chosen, size=how.size, shape=how.shape, white=how.white, skip_bad=how.skip_bad)
         found += len(part)
         skipped = skipped or next(iter(part.info["skipped"].values()), "")
         yield part
@@ -62,8 +70,8 @@ def _files(paths: Sequence[Path], how: How) -> Iterator[Store]:
 
 def _items(dataset: Any, how: How) -> Iterator[Store]:
     done, part = 0, list[Pixels]()
-    for image, _ in items(dataset, labelled=False):
-        part.append(as_square(image, how.size, how.shape, f"image {done + len(part)} of the dataset"))
+    for image, _ in items(dataset, labelled=False, white=how.white):
+        part.append(as_square(image, how.size, how.shape, f"image {done + len(part)} of the dataset", how.white))
         if len(part) == how.portion:
             yield _numbered(np.stack(part), done)
             done, part = done + len(part), []
@@ -77,9 +85,10 @@ def _numbered(images: Pixels, first: int) -> Store:
     return Store(images, None, (), {"files": [str(first + number) for number in range(len(images))], "skipped": {}})
 
 
-def _ahead(parts: Iterator[Store]) -> Iterator[Store]:
+def _ahead(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
     with ThreadPoolExecutor(1) as thread:
         job = thread.submit(next, parts, None)
         while (part := job.result()) is not None:
             job = thread.submit(next, parts, None)
-            yield part
+            yield replace(part, info={**part.info, "notes": notes})
+            notes = []

@@ -25,7 +25,7 @@ app = typer.Typer(
 
 `adamatch grid plan handwriting` what it is and costs
 
-`adamatch grid run handwriting --processes 2` kill it whenever you like; the same line goes on
+`adamatch grid run handwriting --processes 2` stop it at any time; the same command resumes
 
 `adamatch grid status handwriting`
 
@@ -100,7 +100,9 @@ def run(
     seconds: Annotated[float | None, typer.Option(help="Start no run after so many, nor one that would not fit")] = None,
     processes: Annotated[int, typer.Option(min=1, help="Workers; 1 does one run after the other in this process")] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
-    data: Annotated[Path | None, typer.Option(help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
     engine: Annotated[str, typer.Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
     cpus_per_run: Annotated[int, typer.Option(min=1, help="ray, slurm: cores", rich_help_panel=CLUSTERS)] = 1,
@@ -113,7 +115,7 @@ def run(
     ] = "",
     partition: Annotated[str, typer.Option(help="slurm", rich_help_panel=CLUSTERS)] = "",
     minutes: Annotated[
-        int, typer.Option(min=1, help="slurm: limit of a job; it goes on by itself", rich_help_panel=CLUSTERS)
+        int, typer.Option(min=1, help="slurm: limit of a job; longer runs resume in further jobs", rich_help_panel=CLUSTERS)
     ] = 1440,
     array_limit: Annotated[
         int | None, typer.Option(min=1, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS)
@@ -123,7 +125,7 @@ def run(
         list[str] | None, typer.Option(help="slurm: NAME=VALUE for sbatch, as account=me", rich_help_panel=CLUSTERS)
     ] = None,
 ) -> None:
-    """Do the runs that are not done. Kill it at any moment; the same line goes on where it stopped.
+    """Do the runs that are not done. Stop it at any time; the same command resumes.
 
     It ends with 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if it was stopped.
 
@@ -165,7 +167,7 @@ def run(
     if counts["failed"]:
         raise typer.Exit(1)
     if engine != "slurm" and (counts["waiting"] or counts["running"]):  # there they wait in its queue
-        say("not all runs are done: the same line goes on with those that wait, and sees whether others did theirs")
+        say("not all runs are done: run the same command again for those that are left")
         raise typer.Exit(NOT_ALL)
 
 
@@ -239,7 +241,7 @@ def _print_failures(runs: list[Run], folders: Folders) -> None:
     for each in failed:
         say(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
     if failed:
-        say("failed runs are left alone until --retry: remove the cause, and give the same line with it")
+        say("failed runs are left alone until --retry: remove the cause, and run the same command with it")
 
 
 def _own(run: Run) -> str:

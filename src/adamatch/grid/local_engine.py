@@ -65,7 +65,7 @@ def _workers(job: Job, count: int) -> None:
                 if worker.exitcode == STOPPED:
                     raise_interruption()
                 if worker.exitcode == REFUSED:
-                    raise InputError("a worker cannot go on: its line above says why")
+                    raise InputError("a worker cannot continue: its line above says why")
                 if worker.exitcode != 0:
                     _after_death(job, worker, deaths)
                     start(number)

@@ -100,7 +100,7 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int
                     say(f"no more runs on a machine: {refusal.line}")
                 refused[refusal.node] = refusal.line
                 if not {node["NodeID"] for node in ray.nodes() if node["Alive"]} - refused.keys():
-                    raise InputError(f"no machine is left that could go on: {refusal.line}")
+                    raise InputError(f"no machine is left that could continue: {refusal.line}")
                 submit(batch)
     finally:
         for task in pending:

@@ -69,7 +69,7 @@ def _submit(executor: Any, tasks: Sequence[Task], limit: int) -> list[str]:
             lines = [line for line in str(error).splitlines() if "sbatch: error" in line] or [one_line(error)]
             queued = f"{start} of {len(tasks)} tasks are in the queue ({', '.join(ids)}); " if ids else ""
             raise InputError(
-                f"{queued}SLURM takes no more: {lines[-1].strip()}; the same line later submits the rest"
+                f"{queued}SLURM takes no more: {lines[-1].strip()}; run the same command later to submit the rest"
             ) from None
         ids.append(str(jobs[0].job_id).partition("_")[0])
     return ids
@@ -110,7 +110,7 @@ def _check_minutes(asked: Resources) -> None:
             if asked.minutes > most:
                 raise InputError(
                     f"partition {name.rstrip('*')} gives a job {most} minutes, not {asked.minutes}: give --minutes {most} ("
-                    "longer runs go on in further jobs by themselves)"
+                    "longer runs resume in further jobs by themselves)"
                 )
 
 

@@ -105,7 +105,7 @@ def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
                 raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
             if pause is None or not may_pass(error):
                 raise
-            say(f"{run.name}: {reason(error)}; it goes on in {pause:.0f} s")
+            say(f"{run.name}: {reason(error)}; it is tried again in {pause:.0f} s")
         time.sleep(pause)
 
 

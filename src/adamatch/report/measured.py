@@ -12,6 +12,7 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
 
     median_of       of how many last evaluations the accuracies are the median
+    tested          where the target's was measured after training: how
     mask            part of the unlabelled images that were sure enough to be learnt from
     largest         the class with the most pseudo-labels
     largest_share   its part of them; a class that swallows the others shows here
@@ -22,6 +23,7 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     return {
         "target_accuracy": result.get("accuracy"),
         "median_of": median_of(result),
+        "tested": result.get("tested"),
         "source_accuracy": result.get("source_accuracy"),
         "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
         "mask": row.get("mask"),
@@ -41,14 +43,15 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
     told = []
     median = f" (median of the last {found['median_of']} evaluations)"
     if found["target_accuracy"] is not None:
-        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{median}")
+        how = f" ({found['tested']})" if found.get("tested") else median
+        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
         told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{median}")
     if task != "ssl" and found["target_accuracy"] is None and not estimated:
         told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
     if found["mask"] is not None:
-        told.append(f"target images sure enough to learn from, at the end: {found['mask']:.0%}")
+        told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
     if found["largest_share"] is not None:
         told.append(
             f"most frequent pseudo-label: {found['largest']}, {found['largest_share']:.0%} of them "

@@ -44,13 +44,14 @@ def of_own(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     assert whole.labels is not None
     files = list(whole.info.get("files", ()))
     labels, rows, trained = (tuple(each.tolist()) for each in (whole.labels, data.held_out, data.trained))
-    source = Pool.of((whole.images,), files, labels=labels, trained=trained, held_out=rows, shape=data.shape)
+    looks = {"shape": data.shape, "white": whole.info.get("white", 0)}
+    source = Pool.of((whole.images,), files, labels=labels, trained=trained, held_out=rows, **looks)
     if "target" in data.seen:
         files = list(data.seen["target"].info.get("files", ()))
     elif files:  # the source's own images, without those that are held out
         apart = set(rows)
         files = [file for row, file in enumerate(files) if row not in apart]
-    target = Pool.of(problem.unlabelled.plain, files, shape=data.shape)
+    target = Pool.of(problem.unlabelled.plain, files, shape=data.shape, white=data.white)
     paths = {name: str(each) if isinstance(each, str | Path) else None for name, each in given.items() if each is not None}
     return _with_model(Notes(problem.classes, source, target, _held(source), given=paths), model, problem)
 

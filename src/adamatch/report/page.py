@@ -50,6 +50,12 @@ def write(
     return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, data)))
 
 
+def is_older(folder: Path) -> bool:
+    """Whether there is no page yet, or one from before the result."""
+    page, result = folder / NAME, folder / "result.json"
+    return not page.exists() or (result.exists() and page.stat().st_mtime_ns < result.stat().st_mtime_ns)
+
+
 def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: note what is known of its images, and make the page."""
     assert model.folder is not None

@@ -10,7 +10,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from PIL import Image
 
-from adamatch.data.decode import Shape, read_image, square
+from adamatch.data.decode import SIXTEEN_BITS, Shape, read_image, square
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError
 from adamatch.report.looks import Looks, measure, spread
@@ -28,6 +28,7 @@ class Pool:
     trained: tuple[int, ...] = ()  # rows whose labels are learnt from, in the order of the labelled pool; empty: all
     held_out: tuple[int, ...] = ()  # rows that are not trained on
     shape: Shape = "squeeze"
+    white: int = 0  # of 16-bit files
     looks: Looks = field(default_factory=dict)
     parts: tuple[Pixels, ...] = ()
 
@@ -63,7 +64,7 @@ class Pool:
             return None
         if self.files and (not self.parts or self.parts[0].shape[1] < side):  # what is in memory may be small
             try:
-                picture = read_image(self.path(row))
+                picture = read_image(self.path(row), white=self.white or SIXTEEN_BITS)
                 return Image.fromarray(square(picture, min(side, *picture.size), self.shape))
             except InputError:
                 pass
@@ -78,6 +79,7 @@ class Pool:
             "trained": list(self.trained),
             "held_out": list(self.held_out),
             "shape": self.shape,
+            "white": self.white,
             "looks": self.looks,
         }
 
@@ -91,8 +93,9 @@ class Pool:
             raise ValueError("not a pool of images")
         if len(files) not in (0, count) or len(labels) not in (0, count):
             raise ValueError("as many names and labels as images, or none")
+        (white,) = counts([facts.get("white", 0)])
         trained, held_out = (counts(facts.get(name) or [], count) for name in ("trained", "held_out"))
-        return cls(count, root, files, labels, trained, held_out, shape, looks)
+        return cls(count, root, files, labels, trained, held_out, shape, white, looks)
 
 
 def _root(files: Sequence[str]) -> str:

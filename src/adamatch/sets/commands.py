@@ -48,7 +48,9 @@ generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the 
 app.add_typer(generate, name="generate")
 console = plain_console()
 
-Root = Annotated[Path | None, typer.Option("--data", help="Where prepared sets lie (default: $ADAMATCH_DATA, else ./data)")]
+Root = Annotated[
+    Path | None, typer.Option("--data", help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core)")]
 
@@ -80,7 +82,7 @@ def download(
     to: Annotated[Path | None, typer.Option(help="Folder for the archives (default: archives/SET below --data)")] = None,
     data: Root = None,
 ) -> None:
-    """Fetch a set's archives. Stop it at any time: the same command goes on where it stopped.
+    """Fetch a set's archives. Stop it at any time: the same command resumes.
 
     Example: `adamatch data download domainnet --domain clipart --domain sketch --to /big/disk`
     """
@@ -121,7 +123,7 @@ def prepare(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
     data: Root = None,
 ) -> None:
-    """Make stores of the archives in a folder; nothing is unpacked. What is done is skipped, what was stopped goes on.
+    """Make stores of the archives in a folder; nothing is unpacked. What is done is skipped, what was stopped is resumed.
 
     Example: `adamatch data prepare domainnet --from /big/disk --size 64`
     """

@@ -121,7 +121,7 @@ def _write(out: Any, block: bytes, part: Path) -> None:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InputError(
-                f"{part.parent} is full: free some space and run the same command again, it goes on with {part.name}"
+                f"{part.parent} is full: free some space and run the same command again, it resumes {part.name}"
             ) from None
         raise InputError(f"{part} cannot be written ({error.strerror})") from None
 

@@ -33,7 +33,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[
         folder.mkdir(exist_ok=True)
         sync(folder.parent)
     except FileNotFoundError:
-        raise InputError(f"{folder.parent} was removed while the run was under way: give the same command again") from None
+        raise InputError(f"{folder.parent} was removed while the run was running: run the same command again") from None
     path = folder / f"step-{step:09d}.safetensors"
     described = path.with_suffix(".json")
     try:
@@ -63,7 +63,9 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
             pass  # said below, as for a wrong checksum
         except (OSError, SafetensorError) as error:
             if isinstance(error, OSError) or may_pass(error):  # it may be whole, and then is not to be done again
-                raise InputError(f"{path} cannot be read ({reason(error)}): see to that and give the same command") from None
+                raise InputError(
+                    f"{path} cannot be read ({reason(error)}): see to that and run the same command again"
+                ) from None
         say(f"{path} is damaged: using the checkpoint before it, or starting anew where there is none")
     return None
 

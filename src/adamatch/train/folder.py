@@ -5,12 +5,15 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adamatch import locks, ranks
 from adamatch.errors import InputError
 from adamatch.files import make_folder, parse, patiently, read_json, reason, sealed, sync, unsealed, write_atomically
+from adamatch.given import overwriting
+from adamatch.train import again
 from adamatch.train.run import Run
 
 CLASSES = "classes.json"
@@ -25,18 +28,21 @@ class RunFolder:
         self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
 
     @contextmanager
-    def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[None]:
-        """Hold the folder for this run: no other run's folder, and no other process at the same time."""
+    def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
+        """Hold the folder for this run: no other run's folder, and no other process at the same time.
+
+        Gives the run as it is to be done: where a finished run is prolonged, it starts from that one's model.
+        """
         if ranks.rank() > 0:
-            yield
+            yield run
             return
         with self._alone():
             if overwrite:
                 self._empty()
-            new = self._take(run)
+            run, new = self._take(run)
             self.claimed = (self.path / "run.json", (self.path / "run.json").read_text())
             try:
-                yield
+                yield run
             except Exception:
                 if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
                     (self.path / "run.json").unlink()  # nothing was done: the mistake can be corrected, in the same folder
@@ -77,35 +83,51 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
-            raise InputError(f"{held.parent} was removed while the run was under way: give the same command again")
+            raise InputError(f"{held.parent} was removed while the run was running: run the same command again")
 
-    def _take(self, run: Run) -> bool:
-        """Whether the run is new here; the same run may go on, another may not begin."""
+    def _take(self, run: Run) -> tuple[Run, bool]:
+        """The run, and whether it is new here; the same run may be resumed or prolonged, another may not begin."""
         held = self.path / "run.json"
-        if held.exists():
-            try:
-                other = Run.from_json(json.dumps(read_json(held)))
-            except ValueError:
-                raise InputError(f"{held} cannot be read: choose another folder, or give --overwrite to replace it") from None
-            if other.id != run.id:  # not ==: JSON has no tuples
-                raise InputError(
-                    f"{self.path} holds another run ({_difference(other, run)}): choose another folder, or give --overwrite to "
-                    "replace it"
-                )
-        elif self._visible():
-            raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
-        else:
+        if not held.exists():
+            if self._visible():
+                raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
             write_atomically(held, run.to_json())
-            return True
-        return False
+            return run, True
+        other = self._held()
+        run = again.resumed(other, run)
+        finished = (self.path / "result.json").exists()
+        if other.id == run.id:  # not ==: JSON has no tuples
+            if not finished:
+                again.check_test(other, run, self.path)
+                write_atomically(held, run.to_json())  # with the test set, which may be new
+            return run, False
+        if again.prolongs(other, run) and (finished or again.held(self.path) == other.id):
+            again.keep(self.path, other)
+            run = replace(run, weights=f"{again.FROM}{other.id}")
+            self._empty(keep=again.EARLIER)
+            write_atomically(held, run.to_json())
+            return run, False
+        differs = again.difference(other, run)
+        raise InputError(
+            f"{self.path} holds another run ({differs}): choose another folder, or give {overwriting()} to replace it"
+        )
 
-    def _empty(self) -> None:
+    def _held(self) -> Run:
+        path = self.path / "run.json"
+        try:
+            return Run.from_json(json.dumps(read_json(path)))
+        except ValueError:
+            raise InputError(f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it") from None
+
+    def _empty(self, keep: str = "") -> None:
         """Killed in the middle of it, the folder still holds a run, and one that is not finished."""
         if self._visible() and not (self.path / "run.json").exists():
             raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
         (self.path / "result.json").unlink(missing_ok=True)
         sync(self.path)
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "run.json"):
+            if keep and entry.name in (keep, "run.json"):  # which is replaced by another at once
+                continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != ".lock":
@@ -168,16 +190,6 @@ def _step_of(line: str) -> float:
     return step if isinstance(step, (int, float)) else float("inf")
 
 
-def _difference(theirs: Run, ours: Run) -> str:
-    """What tells two runs apart, as `batch is 32 there and 16 here`; the first three things."""
-    flat = [facts | facts.pop("recipe") for facts in (json.loads(run.to_json()) for run in (theirs, ours))]
-    names = [name for name in dict.fromkeys([*flat[0], *flat[1]]) if flat[0].get(name) != flat[1].get(name)]
-    if names == ["form"]:
-        return "of an earlier version, in which the same configuration meant something else"
-    told = [f"{name} is {flat[0].get(name)} there and {flat[1].get(name)} here" for name in names[:3]]
-    return ", ".join(told) + (" ..." if len(names) > len(told) else "")
-
-
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
     """With a checksum, which `read_result` looks at."""
     write_atomically(path, json.dumps(sealed(result), indent=1))
@@ -192,5 +204,5 @@ def read_result(path: Path) -> dict[str, Any]:
     except ValueError:
         whole = False
     if not whole:
-        raise InputError(f"{path} is damaged: remove it, and give the same command again to do the run anew")
+        raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
     return result

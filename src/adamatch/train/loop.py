@@ -70,7 +70,7 @@ def train(
     recipe, machine = run.recipe, execution.machine
     captured, supply = Captured(step, machine), Supply(run, problem, step, execution)
     with Progress(recipe, quiet=execution.quiet) as progress, _stop_signals() as stopped:
-        progress.say(f"images wait on: {supply.places}")
+        progress.say(f"images are loaded {supply.places}")
         history, start = _resumed(folder, step, supply, progress)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
@@ -139,7 +139,7 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
             f"the run was on another kind of device before and is on {step.machine.device.type} now: its draws are others from "
             "here on, and it is not the same bit for bit"
         )
-    progress.say(f"going on from step {start} of {supply.run.recipe.last_step}")
+    progress.say(f"resuming from step {start} of {supply.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
             f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "

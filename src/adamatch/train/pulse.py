@@ -72,7 +72,7 @@ class Pulse:
             if dead:
                 line = (
                     f"no sign of life from {' and '.join(self.names[each] for each in dead)}: the run stops here; start all "
-                    "ranks again with the same command, it goes on from its last checkpoint"
+                    "ranks again with the same command, it resumes from its last checkpoint"
                 )
                 leave(line if self.first_to_end(line) else "")
 

@@ -17,7 +17,7 @@ STATISTICS = ("global", "rank")
 OPTIMISERS = ("sgd", "adamw")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
-LATER |= {"frozen": 0, "views": 4}
+LATER |= {"frozen": 0, "views": 4, "white": 0}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -37,6 +37,7 @@ RANGES = {  # of the hyper-parameters
     "stop": (0, 2**50),
     "frozen": (0, 100),
     "views": (1, 2**10),
+    "white": (0, 65535),
 }
 LARGEST_SEED = 2**48
 FORM = 1  # what configurations mean now
@@ -50,6 +51,7 @@ class Recipe:
     size: int
     images: int  # labelled images over which schedules run
     shape: Shape = "squeeze"  # how a rectangle becomes a square
+    white: int = 0  # which value of 16-bit images is white; 0: there are none, or they say it themselves
     weight_decay: float
     batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
     uratio: int = 3  # unlabelled images for each of them
@@ -182,6 +184,7 @@ class Run:
     seed: int = 0
     budget: str = "paper"
     weights: str = ""  # a file of starting weights, or timm:NAME
+    test: str = ""  # what else it is evaluated on, of own images: no part of what the run is, since it may be added later
     form: int = FORM  # 0: a result from when the configuration meant something else (see `reformed`); to be read only
     recipe: Recipe = field(default=None)  # type: ignore[assignment]  # filled in from benchmark and budget
 
@@ -210,6 +213,8 @@ class Run:
         values = asdict(self)
         if not self.form or not self.reformed:
             del values["form"]
+        if not self.test:
+            del values["test"]
         for name, default in LATER.items():
             if values["recipe"][name] == default:
                 del values["recipe"][name]
@@ -228,7 +233,7 @@ class Run:
     @property
     def id(self) -> str:
         """A short name that is the same for the same configuration, everywhere."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:10]
+        return hashlib.sha256(replace(self, test="").to_json().encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:

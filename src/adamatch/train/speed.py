@@ -92,7 +92,7 @@ def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], No
                 return fast(*args, **kwargs)
             except torch._dynamo.exc.TorchDynamoException as error:
                 state["fast"] = False
-                say(f"compilation failed, going on without it: {(str(error).splitlines() or [type(error).__name__])[0]}")
+                say(f"compilation failed, continuing without it: {(str(error).splitlines() or [type(error).__name__])[0]}")
         return function(*args, **kwargs)
 
     return call

@@ -61,8 +61,10 @@ class Supply:
 
     @property
     def places(self) -> str:
-        """Where the images wait."""
-        return ", ".join(dict.fromkeys(feed.place for feed in self.feeds))
+        """Where the images are stored, for a person."""
+        near = "on the GPU" if self.generator.device.type == "cuda" else "in memory"
+        names = {"device": near, "host": "in memory", "disk": "from disk"}
+        return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
 
     def seek(self, done: int, state: torch.Tensor) -> bool:
         """Go on after `done` steps; False where the generator's state is another kind of device's, so that draws start anew."""
