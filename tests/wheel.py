@@ -13,7 +13,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
-FIT = ["--size", "16", "--images", "2000", "--batch", "16", "--network", "wrn-tiny", "--device", "cpu"]
+FIT = ["--size", "16", "--images", "1200", "--batch", "16", "--network", "wrn-tiny", "--device", "cpu"]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -63,7 +63,7 @@ def use(programs: Path, work: Path) -> None:
     assert Path(where.strip()).is_relative_to(programs.parent), f"{where} is not of the wheel"
     version = run(adamatch, "--version", cwd=work).strip()
     assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text(), version
-    assert "accuracy on handwriting" in run(adamatch, "demo", "--images", "4000", cwd=work)
+    assert "accuracy on handwriting" in run(adamatch, "demo", "--images", "2000", cwd=work)
     assert (work / "runs/demo/report.html").is_file()
     write_images(work / "day", 30, 0)
     write_images(work / "dusk", 20, -30)

@@ -294,9 +294,5 @@ def result(run: Run, problem: Problem, history: History, spent: float) -> dict[s
 
 
 def versions() -> Mapping[str, str]:
-    return {
-        "adamatch": adamatch.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
+    own, python = adamatch.__version__, platform.python_version()
+    return {"adamatch": own, "torch": torch.__version__, "python": python, "numpy": np.__version__}
