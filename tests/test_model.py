@@ -193,6 +193,7 @@ def test_models_from_before_there_were_checksums_load_with_a_note(model: Model, 
         assert outcome(tmp_path, model) == "same"
 
 
+@pytest.mark.posix
 def test_a_model_json_of_another_kind(model: Model, tmp_path: Path) -> None:
     path = model.save(tmp_path) / "model.json"
     texts = [*STRANGE, *(changed(path, name, value) for name in ("classes", "size", "network") for value in VALUES)]

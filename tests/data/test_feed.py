@@ -1,7 +1,6 @@
 """Feeds: the same batches from wherever the images wait, and from wherever they are taken up."""
 
 import json
-import resource
 from pathlib import Path
 from typing import Any, get_args
 
@@ -144,6 +143,7 @@ def test_the_same_batches_on_a_gpu(place: Place) -> None:
     assert equal(on_gpu, take(feed(of), 150))
 
 
+@pytest.mark.posix
 def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
     """DomainNet's training images at 224 x 224: 62 GB, here of zeros that take no room on the disk."""
     count, size, classes = 409_832, 224, 345
@@ -154,6 +154,8 @@ def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
     head = {"version": VERSION, "classes": [str(number) for number in range(classes)], "labelled": True, "info": {}}
     head["sha256"] = {"labels.npy": checksum(folder / "labels.npy")}
     (folder / "store.json").write_text(json.dumps(head))
+
+    import resource  # not everywhere
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     store = Store.open(folder)

@@ -21,6 +21,7 @@ from adamatch.sets.archive import members
 from adamatch.sets.source import Found
 
 SECONDS = 20
+pytestmark = pytest.mark.posix  # pipes, devices and alarms
 
 
 @pytest.fixture(autouse=True)
