@@ -78,6 +78,18 @@ def test_what_a_disk_said() -> None:
     assert files.may_pass(wrapped)
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, sync = list[bool](), os.fsync
+
+    def watched(number: int) -> None:
+        named.append((tmp_path / "file").exists())
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    files.write_atomically(tmp_path / "file", "text")
+    assert named == [False, True]  # the file, and the folder with its name
+
+
 def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(files, "sync", synced.append)
@@ -107,6 +119,19 @@ def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
         files.read_json(path)
     with pytest.raises(ValueError, match="is not a file"):
         files.read_json(tmp_path)
+
+
+def test_a_checksum_is_the_files_sha_256(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    assert files.checksum(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_seal_does_not_depend_on_the_order_of_names() -> None:
+    sealed = files.sealed({"b": 1, "a": {"d": 2, "c": 3}})
+    assert files.unsealed({"own_sha256": sealed["own_sha256"], "a": {"c": 3, "d": 2}, "b": 1}) == {
+        "a": {"c": 3, "d": 2},
+        "b": 1,
+    }
 
 
 def test_a_seal_is_of_what_will_be_read() -> None:

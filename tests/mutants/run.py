@@ -1,11 +1,13 @@
 """Break the code a line at a time, in copies of the tree, and see that the tests which are there for that line notice.
 
-    python tests/mutants/run.py                  all of them, two at a time
-    python tests/mutants/run.py --only lambda    those with this word in what they are about, or in their file's name
+    python tests/mutants/run.py                           all of them, two at a time
+    python tests/mutants/run.py --only lambda             those with this word in what they are about, or in their file's name
+    python tests/mutants/run.py --tables methods nets     those of methods.toml and nets.toml
+    python tests/mutants/run.py --processes 1             one at a time
 
 The mutants are in the tables beside this file (*.toml): the file, a text that occurs once in it, what is put in its place,
-what that breaks, and the tests that should see it. One is killed where every test that is named fails; one that cannot be
-imported, or hangs, is not.
+what that breaks, and the tests that should see it. One is killed where an assertion of every test that is named fails. One
+that cannot be imported, crashes or hangs is not: such a thing says nothing of what the test is about.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COPIED = ("src", "tests", "benchmarks", "results", "pyproject.toml")  # what the tests that are named need
 SECONDS = 300  # for the tests of one
+ASSERTED = ("assert ", "AssertionError", "Failed:")  # how pytest's reasons begin where an assertion failed
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,12 @@ class Mutant:
         return f"src/adamatch/{self.file}"
 
 
-def listed(folder: Path = Path(__file__).parent) -> list[Mutant]:
-    """All mutants of the tables."""
+def listed(*tables: str) -> list[Mutant]:
+    """The mutants of these tables, or of all."""
     found = []
-    for table in sorted(folder.glob("*.toml")):
+    for table in sorted(Path(__file__).parent.glob("*.toml")):
+        if tables and table.stem not in tables:
+            continue
         for row in tomllib.loads(table.read_text())["mutant"]:
             found.append(Mutant(**{**row, "tests": tuple(f"tests/{test}" for test in row["tests"])}))
     return found
@@ -65,7 +70,7 @@ def pytest(tree: Path, tests: Iterable[str], seconds: float = SECONDS) -> tuple[
     """The exit status (-1: too slow) and what was printed, of these tests in this copy of the tree."""
     # No bytecode: two versions of a file within a second would be taken for the same.
     path = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
-    told = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    told = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "1000"}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfE", *tests]
     try:
         ran = subprocess.run(
@@ -91,17 +96,23 @@ def verdict(mutant: Mutant, tree: Path) -> str:
         return f"its tests were not done after {SECONDS} s"
     if status not in (0, 1):
         return f"its tests cannot be run: {(said.strip().splitlines() or ['?'])[-1]}"
-    failed = re.findall(r"^FAILED (\S.*?)(?: - .*)?$", said, re.MULTILINE)
-    unseen = [test for test in mutant.tests if not any(each == test or each.startswith(f"{test}[") for each in failed)]
-    return f"SURVIVED {', '.join(unseen)}" if unseen else ""
+    failed: list[tuple[str, str]] = re.findall(r"^FAILED (\S.*?)(?: - (.*))?$", said, re.MULTILINE)
+    for test in mutant.tests:
+        reasons = [reason for each, reason in failed if each == test or each.startswith(f"{test}[")]
+        if not reasons:
+            return f"SURVIVED {test}"
+        if not any(reason.startswith(ASSERTED) for reason in reasons):
+            return f"DIED OF SOMETHING ELSE in {test}: {reasons[0]}"
+    return ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--tables", nargs="*", default=[])
     given = parser.parse_args()
-    chosen = [mutant for mutant in listed() if given.only in mutant.about or given.only in mutant.file]
+    chosen = [each for each in listed(*given.tables) if given.only in each.about or given.only in each.file]
     began, waiting, wrong = time.monotonic(), queue.SimpleQueue[Mutant](), list[str]()
     for mutant in chosen:
         waiting.put(mutant)
@@ -119,9 +130,11 @@ def main() -> int:
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
+                start = time.monotonic()
                 told = verdict(mutant, tree)
                 wrong.extend([mutant.about] if told else [])
-                print(f"{'  ' + told if told else 'killed'}: {mutant.file}: {mutant.about}", flush=True)
+                took = time.monotonic() - start
+                print(f"{'  ' + told if told else 'killed'}: {mutant.file}: {mutant.about} ({took:.0f} s)", flush=True)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(given.processes)]
         for thread in threads:

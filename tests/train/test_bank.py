@@ -1,6 +1,7 @@
 """Runs with frozen blocks: what is computed once is what the network would compute, and the saved model is whole."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.augment.views import Picked, Views, normalise
-from adamatch.data.tasks import Problem
+from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.errors import InputError
 from adamatch.model import Model
 from adamatch.nets.efficientnet_lite import EfficientNetLite
@@ -88,6 +89,16 @@ def test_it_is_the_same_again_for_the_same_seed() -> None:
     assert np.array_equal(one, again)
     assert np.array_equal(one[:, 0], other[:, 0])
     assert not np.array_equal(one[:, 2], other[:, 2])
+
+
+def test_every_pool_has_draws_of_its_own() -> None:
+    net, run = network(), a_run()
+    of_source = tiny.problem().labelled[0]
+    same = replace(tiny.problem(), unlabelled=Unlabelled(of_source.parts))
+    found = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))(same)
+    labelled, unlabelled = found.labelled[0].parts[0], found.unlabelled.parts[0]
+    assert np.array_equal(labelled[:, 0], unlabelled[:, 0])
+    assert not np.array_equal(labelled[:, 2], unlabelled[:, 2])
 
 
 def test_batches_do_not_change_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
