@@ -53,6 +53,14 @@ def test_small_images_are_no_photographs() -> None:
     assert choose(ASKED, lambda: 96, CPU).recipe.network == "efficientnet-lite0"
 
 
+@pytest.mark.parametrize(
+    ("side", "size", "network"), [(28, 32, "wrn-28-2"), (48, 32, "wrn-28-2"), (49, 64, "wrn-34-2"), (95, 64, "wrn-34-2")]
+)
+def test_on_a_gpu_the_networks_are_the_papers(side: int, size: int, network: str) -> None:
+    recipe = choose(ASKED, lambda: side, GPU).recipe
+    assert (recipe.size, recipe.network) == (size, network)
+
+
 @pytest.mark.parametrize(("size", "decay"), [(16, 0.0005), (32, 0.0005), (64, 0.001), (128, 0.002), (224, 0.002)])
 def test_weight_decay_is_twice_as_much_for_twice_the_side(size: int, decay: float) -> None:
     assert choose(replace(ASKED, size=size, weights="none"), lambda: size, GPU).recipe.weight_decay == decay

@@ -69,3 +69,7 @@ def test_among_runs_the_one_that_agrees_with_all() -> None:
     assert choice.among(runs).argmax() == 1
     for rule in choice.RULES:
         assert choice.among(runs, rule).shape == (3,)
+    # what a run said before its end does not count
+    longer = [made.before(run, 0.2 * number) for number, run in enumerate(runs)]
+    for rule in choice.RULES:
+        assert choice.among(longer, rule) == pytest.approx(choice.among(runs, rule))

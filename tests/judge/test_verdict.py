@@ -58,7 +58,8 @@ def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
     assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
     beside = made.beside(few, Evidence((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
-    twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1)) if beside.twin is not None else []
+    assert beside.twin is not None
+    twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
     assert sorted(found(beside, Images((pixels,), (LABELLED,), HELD))["twin"]["rows"]) == rows[twins].tolist()
 
 

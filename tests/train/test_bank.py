@@ -112,7 +112,7 @@ def test_what_is_not_trained_on_is_there_once() -> None:
 
 
 def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bank, "free_host", lambda: 1000)
+    monkeypatch.setattr(bank, "free_host", lambda: 70_000)  # it would take 240 * 112 * 2 of them, and 30% stay free
     with pytest.raises(InputError, match=r"240 views of the images take .* --frozen 0"):
         banked(a_run(), network())
 
@@ -153,8 +153,11 @@ def test_killed_and_started_again(started: str, tmp_path: Path) -> None:
 def test_recipes_of_before_keep_their_names() -> None:
     assert "frozen" not in tiny.a_run().to_json()
     assert "views" not in tiny.a_run().to_json()
-    assert a_run().recipe.evaluate_every >= tiny.a_run().recipe.evaluate_every
     assert Run.from_json(a_run().to_json()) == a_run()
+
+
+def test_it_is_evaluated_every_twentieth() -> None:
+    assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (10, 5)
 
 
 def test_teachers_see_images(started: str, tmp_path: Path) -> None:
