@@ -121,7 +121,12 @@ def test_seconds_of_training_are_without_evaluations(tmp_path: Path) -> None:
 
 def test_nothing_is_warned_of_in_the_first_quarter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[int] = []
-    monkeypatch.setattr(loop, "warnings_of", lambda row, classes: looked_at.append(row["step"]) or [])
+
+    def noting(row: dict[str, Any], classes: object) -> list[str]:
+        looked_at.append(row["step"])
+        return []
+
+    monkeypatch.setattr(loop, "warnings_of", noting)
     trained(tmp_path, lambda net, step: {"target": 1.0})
     assert looked_at == list(range(5, tiny.STEPS + 1))
 

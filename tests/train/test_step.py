@@ -334,7 +334,7 @@ def test_what_lies_below_the_head_may_have_a_learning_rate_of_its_own() -> None:
 
 def test_adamw_against_numpy() -> None:
     rng = np.random.default_rng(0)
-    value, mean, square = rng.normal(size=(5, 4)), 0.0, 0.0
+    value, mean, square = rng.normal(size=(5, 4)), np.zeros((5, 4)), np.zeros((5, 4))
     parameter, lr = nn.Parameter(torch.from_numpy(value.copy())), torch.tensor(0.03, dtype=torch.float64)
     recipe = replace(tiny.RECIPE, optimiser="adamw", momentum=0.7)
     made = make_optimiser([{**group, "lr": lr} for group in decay_weights([parameter], 0.1)], recipe)
