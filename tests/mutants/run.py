@@ -1,7 +1,8 @@
 """Break the code a line at a time, in copies of the tree, and see that the tests which are there for that line notice.
 
     python tests/mutants/run.py                           all of them, two at a time
-    python tests/mutants/run.py --only lambda             those with this word in what they are about, or in their file's name
+    python tests/mutants/run.py --only lambda mirror      those with one of these words in what they are about, or in their
+                                                          file's name
     python tests/mutants/run.py --tables methods nets     those of methods.toml and nets.toml
     python tests/mutants/run.py --processes 1             one at a time
 
@@ -149,10 +150,10 @@ class Trial:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--tables", nargs="*", default=[])
     given = parser.parse_args()
-    chosen = [each for each in listed(*given.tables) if given.only in each.about or given.only in each.file]
+    chosen = [each for each in listed(*given.tables) if any(word in each.about or word in each.file for word in given.only)]
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
