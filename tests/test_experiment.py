@@ -190,6 +190,11 @@ def test_what_a_result_says(tmp_path: Path) -> None:
     assert Model.load(tmp_path / "run").history["accuracy"] == result["accuracy"]
 
 
+def test_the_seconds_of_teachers_count() -> None:
+    history = loop.History([{"target": 50.0}], seconds=2.0)
+    assert experiment.result(tiny.a_run(), tiny.problem(), history, 3.0)["seconds"] == 5.0
+
+
 def test_a_student_learns_from_what_its_teacher_is_sure_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[tasks.Problem] = []
     train = loop.train

@@ -78,6 +78,18 @@ def test_what_a_disk_said() -> None:
     assert files.may_pass(wrapped)
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, sync = list[bool](), os.fsync
+
+    def watched(number: int) -> None:
+        named.append((tmp_path / "file").exists())
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    files.write_atomically(tmp_path / "file", "text")
+    assert named == [False, True]  # the file, and the folder with its name
+
+
 def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(files, "sync", synced.append)
@@ -109,8 +121,19 @@ def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
         files.read_json(tmp_path)
 
 
+def test_a_checksum_is_the_files_sha_256(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    assert files.checksum(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_seal_does_not_depend_on_the_order_of_names() -> None:
+    one, other = (files.sealed(each) for each in ({"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}))
+    assert one[files.SEAL] == other[files.SEAL]
+
+
 def test_a_seal_is_of_what_will_be_read() -> None:
     facts = {"a": (1, 2), "b": {3: 0.1}, "c": float("inf"), "d": "\udcff"}
+    assert files.sealed(facts) == files.sealed(json.loads(json.dumps(facts)))
     read = json.loads(json.dumps(files.sealed(facts)))
     assert files.unsealed(read) == {"a": [1, 2], "b": {"3": 0.1}, "c": float("inf"), "d": "\udcff"}
     assert files.unsealed({"a": 1}) == {"a": 1}  # from before

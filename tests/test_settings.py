@@ -47,6 +47,25 @@ def test_what_is_asked_for_stays() -> None:
     assert (recipe.size, recipe.steps, recipe.batch, recipe.lr, recipe.frozen) == (160, 80, 8, 0.5, FROZEN["frozen"])
 
 
+@pytest.mark.usefixtures("installed")
+def test_small_images_are_no_photographs() -> None:
+    assert choose(ASKED, lambda: 95, CPU).recipe.network == "wrn-small"
+    assert choose(ASKED, lambda: 96, CPU).recipe.network == "efficientnet-lite0"
+
+
+@pytest.mark.parametrize(
+    ("side", "size", "network"), [(28, 32, "wrn-28-2"), (48, 32, "wrn-28-2"), (49, 64, "wrn-34-2"), (95, 64, "wrn-34-2")]
+)
+def test_on_a_gpu_the_networks_are_the_papers(side: int, size: int, network: str) -> None:
+    recipe = choose(ASKED, lambda: side, GPU).recipe
+    assert (recipe.size, recipe.network) == (size, network)
+
+
+@pytest.mark.parametrize(("size", "decay"), [(16, 0.0005), (32, 0.0005), (64, 0.001), (128, 0.002), (224, 0.002)])
+def test_weight_decay_is_twice_as_much_for_twice_the_side(size: int, decay: float) -> None:
+    assert choose(replace(ASKED, size=size, weights="none"), lambda: size, GPU).recipe.weight_decay == decay
+
+
 def test_without_the_extra_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "has_imagenet", lambda network: False)
     chosen = choose(ASKED, lambda: 227, CPU)

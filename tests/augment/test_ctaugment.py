@@ -10,6 +10,7 @@ from reference import pillow_ops
 from scipy.stats import chisquare
 from torch import Tensor
 
+from adamatch.augment import ctaugment
 from adamatch.augment.ctaugment import CTAugment, Policy
 from adamatch.augment.ops import METHODS, OPS
 from adamatch.augment.randaugment import RandAugment
@@ -182,6 +183,18 @@ def test_everything_moves_to_another_device(module: type[CTAugment] | type[RandA
     assert moved(x, u).shape == x.shape
     if isinstance(moved, CTAugment):
         moved.update(moved.probe(x, u)[1], u[:, 0])
+
+
+def test_a_level_counts_for_its_bin_as_published() -> None:
+    """int(level * bins * 0.999): at the border of two bins, for the lower one."""
+    levels = torch.tensor([0.0, 1 / 17, 2 / 17, 0.5, 1 - 2**-24])
+    assert ctaugment._bin(levels, 17).tolist() == [int(float(level) * 17 * 0.999) for level in levels] == [0, 0, 1, 8, 16]
+
+
+def test_every_operation_of_randaugment_has_draws_of_its_own() -> None:
+    augment, x, u = RandAugment(16), images(40, seed=3), rand(40, 6)
+    once = RandAugment(16, depth=1)
+    assert torch.equal(augment(x, u), once(once(x, u[:, :3]), u[:, 3:]))
 
 
 def test_randaugment_draws_all_operations_but_cutout() -> None:

@@ -52,10 +52,19 @@ def test_views_follow_from_the_draws_and_not_from_the_batch(strong: str) -> None
 
 
 def test_without_mirror_no_image_is_flipped() -> None:
+    """Neither in the weak view, nor in the strong one, nor in a probe."""
     x = torch.arange(16, dtype=torch.uint8).expand(50, 3, 16, 16).contiguous()
     views = Views(16, strong="cutout", mirror=False)
     weak, _ = views(x, draws(views, 50))
     assert bool((weak[:, 0, 0, 12] > weak[:, 0, 0, 3]).all())
+    views, x = Views(16, mirror=False), batch()
+    u = draws(views)
+    other = u.clone()
+    other[:, [2, 5]] = 1 - u[:, [2, 5]]  # what would decide on the mirror
+    for ours, theirs in zip(views(x, u), views(x, other), strict=True):
+        assert torch.equal(ours, theirs)
+    other[:, WEAK:] = u[:, WEAK:]
+    assert torch.equal(views.probe(x, u)[0], views.probe(x, other)[0])
 
 
 def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:

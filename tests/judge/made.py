@@ -38,3 +38,10 @@ def evidence(rights: list[float], true: Labels, held: Labels, classes: int = 4, 
 
 def beside(run: Evidence, twin: Evidence) -> Evidence:
     return replace(run, twin=twin)
+
+
+def before(run: Evidence, right: float) -> Evidence:
+    """The same run with an evaluation before its first."""
+    true = np.zeros(run.target.shape[1], np.int64)
+    target = np.concatenate([said(true, run.target.shape[2], right, seed=5)[None], run.target])
+    return replace(run, steps=(0, *run.steps), target=target, source=np.concatenate([run.source[:1, ::-1], run.source]))

@@ -26,6 +26,8 @@ def test_scores_are_what_their_names_say() -> None:
     assert choice.information(RUN) == pytest.approx(np.array(spread) + certain, rel=1e-3)
     together = target.mean(0).argmax(1)
     assert choice.ensemble(RUN) == pytest.approx([np.mean(rows.argmax(1) == together) for rows in target])
+    late = target[4:].mean(0).argmax(1)
+    assert choice.ensemble_of_late(RUN) == pytest.approx([np.mean(rows.argmax(1) == late) for rows in target])
     assert choice.source(RUN) == pytest.approx([np.mean(rows.argmax(1) == HELD) for rows in RUN.source])
 
 
@@ -67,3 +69,7 @@ def test_among_runs_the_one_that_agrees_with_all() -> None:
     assert choice.among(runs).argmax() == 1
     for rule in choice.RULES:
         assert choice.among(runs, rule).shape == (3,)
+    # what a run said before its end does not count
+    longer = [made.before(run, 0.2 * number) for number, run in enumerate(runs)]
+    for rule in choice.RULES:
+        assert choice.among(longer, rule) == pytest.approx(choice.among(runs, rule))

@@ -59,6 +59,13 @@ def test_a_critic_finds_much_where_images_are_of_another_kind() -> None:
     assert disagreement.unsure(worse) == pytest.approx(on_source - unsure_by_hand(RUN.source[-1], far))
 
 
+def test_the_harshest_critic_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([0.1, 0.4, 0.2, 0.0, 0.3])
+    monkeypatch.setattr(disagreement, "_trained_critic", lambda *_: next(told))
+    assert disagreement.discrepancy(RUN.source[-1], RUN.last) == 0.4
+    assert next(told, None) is None  # one for each of four classes, and one that favours none
+
+
 def unsure_by_hand(source: made.Floats, target: made.Floats) -> float:
     return float(
         ks_2samp(*(entropy(each.T.astype(float)) for each in (target, source)), alternative="less", method="asymp").statistic
@@ -82,6 +89,13 @@ def test_the_range_holds_the_truth_here_and_the_gain_is_one() -> None:
     gained = accuracy.gain(BOTH)
     assert gained is not None
     assert 0.05 < gained < 0.35
+
+
+def test_the_range_is_made_of_the_lowest_of_what_is_known() -> None:
+    found: dict[str, float | None] = dict.fromkeys((*accuracy.HIGH, *accuracy.LOW), 0.9)
+    found |= {"twin and source": 0.5, "critic": 0.3, "twin": 0.1}  # of the last nothing is said
+    assert accuracy.range_of(found) == (0.3, 0.9)
+    assert accuracy.range_of({**found, "critic": None}) == (0.5, 0.9)
 
 
 def test_at_least_is_never_above_at_best() -> None:

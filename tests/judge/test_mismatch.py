@@ -60,6 +60,15 @@ def test_classes_that_the_target_lacks() -> None:
     assert kinds(replace(evidence, twin=None, target=made.said(never, 7, 1.0)[None])) == ["missing"]
 
 
+def test_a_twin_that_knows_little_does_not_say_what_is_missing() -> None:
+    """It never names d, and is wrong of most of the others as well."""
+    evidence = run(made.labels(EVEN, 700), 0.9, 0.35)
+    assert evidence.twin is not None
+    its = evidence.twin.target.copy()
+    its[:, :, 3] = 0
+    assert kinds(replace(evidence, twin=replace(evidence.twin, target=its))) == []
+
+
 def test_five_of_seven_missing_are_named() -> None:
     (found,) = mismatch.of_outputs(run(made.labels([1, 1, 0, 0, 0, 0, 0], 700), 0.98, 0.97), EXPECTED, CLASSES)
     assert "no images of c, d, e, f, g:" in found.line

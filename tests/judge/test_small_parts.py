@@ -6,7 +6,7 @@ from judge import made
 from PIL import Image
 from sklearn.metrics import cohen_kappa_score
 
-from adamatch.judge import images, names, shares
+from adamatch.judge import calibrated, images, names, shares
 from adamatch.judge.changed import changed
 from adamatch.sets.rendered import handwritten, rendered
 
@@ -25,6 +25,15 @@ def test_the_estimated_shares_correct_the_predictions() -> None:
     assert found.sum() == pytest.approx(1)
     assert np.abs(found - [0.8, 0.1, 0.1]).max() < 0.04
     assert np.abs(found - [0.8, 0.1, 0.1]).max() < np.abs(shares.of_predictions(target) - [0.8, 0.1, 0.1]).max()
+
+
+def test_the_estimate_knows_how_often_the_source_has_each_class() -> None:
+    """A target like the source needs no correction, however uneven its classes are."""
+    held = made.labels([6, 3, 1], 3000)
+    source = made.said(held, 3, 0.8, seed=2, sure=4)
+    said = calibrated.warmed(source, calibrated.temperature(source, held)).mean(0)
+    assert said[0] > 2 * said[2]
+    assert np.abs(shares.estimated(source, source, held) - said).max() < 1e-5
 
 
 def test_what_changed_between_two_networks() -> None:
@@ -89,6 +98,13 @@ def test_the_same_images_are_found_again_when_saved_anew() -> None:
     brighter = np.clip(source[99].astype(int) + 2, 0, 255).astype(np.uint8)
     target = np.stack([*others[:20], *again, brighter, *others[20:]])
     assert images.nearly_same(target, source).tolist() == [[20, 5], [21, 17], [22, 250], [23, 99]]
+
+
+def test_images_of_one_hash_are_told_apart_by_their_pixels() -> None:
+    image = rendered(1, 32, seed=0).images // 2  # no pixel is above 127
+    darker, other = image + np.uint8(3), image + np.uint8(60)
+    assert images.nearly_same(image, other).tolist() == []
+    assert images.nearly_same(image, np.concatenate([other, darker, image])).tolist() == [[0, 2]]
 
 
 def test_different_images_are_not_the_same() -> None:

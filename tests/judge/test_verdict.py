@@ -1,17 +1,22 @@
 """The verdict as it is written, and as it is told."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from judge import made
 from reference.tiny_net import TinyNet
 
+from adamatch.data.store import Store
+from adamatch.data.tasks import Unlabelled
 from adamatch.judge import accuracy, outputs, summary
 from adamatch.judge.evidence import Evidence
 from adamatch.judge.verdict import Images, verdict
 from adamatch.model import Model, Predictions
+from adamatch.train.speed import Machine
 
 CLASSES = ("a", "b", "<script>alert(1)</script>", "d")
 HELD, TRUE = made.labels([1, 1, 1, 1], 200), made.labels([1, 1, 1, 1], 300, seed=1)
@@ -52,6 +57,36 @@ def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     few = Evidence((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
     (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
     assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
+    beside = made.beside(few, Evidence((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
+    assert beside.twin is not None
+    twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
+    assert sorted(found(beside, Images((pixels,), (LABELLED,), HELD))["twin"]["rows"]) == rows[twins].tolist()
+
+
+def test_moves_are_from_one_class_to_another() -> None:
+    twin = found()["twin"]
+    counts = [count for _, _, count in twin["moves"]]
+    assert counts == sorted(counts, reverse=True)
+    assert all(before != after for before, after, _ in twin["moves"])
+    assert sum(counts) <= twin["changed"]
+
+
+def test_the_same_images_are_no_surprise_where_source_and_target_are_one() -> None:
+    both = (PIXELS,), (PIXELS[:200],), HELD
+    assert [each["kind"] for each in found(images=Images(*both))["warnings"]] == ["same images"]
+    assert found(images=Images(*both, same=True))["warnings"] == []
+
+
+def test_labels_are_those_of_the_held_out_images_that_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MOST", 50)
+    machine = Machine(torch.device("cpu"), "fp32", compile=False, graph=False)
+    held_out = Store(LABELLED[:, :2, :2], np.arange(200) % 4, CLASSES)
+    seen = outputs.Outputs(CLASSES, Unlabelled((PIXELS[:, :2, :2],)), held_out, tmp_path, machine)
+    seen(TinyNet(4, norm=False), 1)
+    rows = outputs.rows(200)
+    assert len(rows) == 50
+    assert np.array_equal(seen.images["source"].numpy(), LABELLED[rows, :2, :2])
+    assert outputs.held(tmp_path).tolist() == (rows % 4).tolist()
 
 
 def test_what_is_not_known_is_null_and_told_as_such() -> None:
@@ -67,7 +102,8 @@ def test_lines_for_a_person() -> None:
     lines = summary.lines(told)
     assert lines[0].startswith("accuracy on the target: between ")
     assert lines[1].startswith("gain over the labelled images alone: about +")
-    assert lines[2].startswith(f"adaptation changed: {told['twin']['changed']} of 300 target predictions (")
+    changed = told["twin"]["changed"]
+    assert lines[2].startswith(f"adaptation changed: {changed} of 300 target predictions ({changed / 300:.0%}), most ")
     assert lines[3] == "warning: some are empty"
     only = {**told, "range": {"at_least": None, "at_best": 70.0}}
     assert "at best 70 %" in summary.rows(only)[0][1]

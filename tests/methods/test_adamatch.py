@@ -250,6 +250,24 @@ def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress:
     assert ours == (plain if progress == 1 else aligned)
 
 
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.0), (0.25, 0.5), (0.5, 1.0), (1.0, 1.0)])
+def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share: float) -> None:
+    """It remembers as many batches as the window, and follows what alignment itself has made of the target."""
+    net, method, batch = TinyNet(3).train(), AdaMatch(3, align="estimated", window=4), make_batch(0, progress=progress)
+    before = tensor([0.7, 0.2, 0.1])
+    assert method.estimate is not None
+    method.estimate.value.copy_(before)
+    p = tiny_net.params_of(net)
+    x = joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s)
+    _, metrics = method.loss(net, batch)
+    found = method.mean_tu.means.mean(0)
+    wanted = (1 - share) * method.mean_sl.value + share * before
+    assert metrics["divergence"].item() == pytest.approx(losses.kl(wanted.numpy(), found.numpy()), abs=1e-9)
+    aligned = torch.from_numpy(tiny_net.logits(p, x)[12:21]).softmax(1) * ((1e-6 + wanted) / (1e-6 + found))
+    aligned = aligned / aligned.sum(1, keepdim=True)
+    torch.testing.assert_close(method.estimate.value, 0.75 * before + 0.25 * aligned.mean(0))
+
+
 def test_alignment_changes_the_labels_that_are_guessed() -> None:
     net, batch = TinyNet(3).train(), make_batch(0)
     one_class: dict[str, Any] = {"align": "target", "target": [0.0005, 0.0005, 0.999]}

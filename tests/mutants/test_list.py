@@ -6,7 +6,7 @@ import pytest
 from mutants.run import ROOT, Mutant, listed
 
 MUTANTS = listed()
-PARTS = ("methods", "augment", "nets", "train", "data", "experiment")
+PARTS = ("methods", "augment", "nets", "train", "data", "experiment", "judge")
 
 
 def test_there_are_enough_of_every_part() -> None:

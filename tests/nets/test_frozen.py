@@ -41,6 +41,12 @@ def test_both_parts_together_are_the_network(frozen: int, size: int) -> None:
 
 
 @torch.no_grad()
+def test_images_are_shifted_to_what_the_weights_know() -> None:
+    net, x = network(), torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(Lower(net, 0)(x), net.bn1(net.conv_stem(x + 0.5 / 128)), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
 def test_groups_have_statistics_of_their_own_in_the_upper_part() -> None:
     upper = Upper(network(), 11).train()
     maps = torch.randn(6, 112, 2, 2)

@@ -1,6 +1,7 @@
 """Runs with frozen blocks: what is computed once is what the network would compute, and the saved model is whole."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.augment.views import Picked, Views, normalise
-from adamatch.data.tasks import Problem
+from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.errors import InputError
 from adamatch.model import Model
 from adamatch.nets.efficientnet_lite import EfficientNetLite
@@ -90,6 +91,16 @@ def test_it_is_the_same_again_for_the_same_seed() -> None:
     assert not np.array_equal(one[:, 2], other[:, 2])
 
 
+def test_every_pool_has_draws_of_its_own() -> None:
+    net, run = network(), a_run()
+    of_source = tiny.problem().labelled[0]
+    same = replace(tiny.problem(), unlabelled=Unlabelled(of_source.parts))
+    found = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))(same)
+    labelled, unlabelled = found.labelled[0].parts[0], found.unlabelled.parts[0]
+    assert np.array_equal(labelled[:, 0], unlabelled[:, 0])
+    assert not np.array_equal(labelled[:, 2], unlabelled[:, 2])
+
+
 def test_batches_do_not_change_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = banked(a_run(), network()).tests["target"].images
     monkeypatch.setattr(bank, "BATCH", 5)
@@ -101,7 +112,7 @@ def test_what_is_not_trained_on_is_there_once() -> None:
 
 
 def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bank, "free_host", lambda: 1000)
+    monkeypatch.setattr(bank, "free_host", lambda: 70_000)  # it would take 240 * 112 * 2 of them, and 30% stay free
     with pytest.raises(InputError, match=r"240 views of the images take .* --frozen 0"):
         banked(a_run(), network())
 
@@ -142,8 +153,11 @@ def test_killed_and_started_again(started: str, tmp_path: Path) -> None:
 def test_recipes_of_before_keep_their_names() -> None:
     assert "frozen" not in tiny.a_run().to_json()
     assert "views" not in tiny.a_run().to_json()
-    assert a_run().recipe.evaluate_every >= tiny.a_run().recipe.evaluate_every
     assert Run.from_json(a_run().to_json()) == a_run()
+
+
+def test_it_is_evaluated_every_twentieth() -> None:
+    assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (10, 5)
 
 
 def test_teachers_see_images(started: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,33 @@ class _Constant(Method):
 
     def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Metrics]:
         return net.weight.sum(), {}
+
+
+def trained(folder: Path, evaluate: loop.Evaluate) -> History:
+    run = tiny.a_run()
+    step = Step(_Sum(), _Constant(), run.recipe, tiny.CPU, pytest.fail)
+    return loop.train(run, tiny.problem(), RunFolder(folder), step, evaluate, Execution(tiny.CPU, quiet=True))[1]
+
+
+def test_seconds_of_training_are_without_evaluations(tmp_path: Path) -> None:
+    def evaluate(net: nn.Module, step: int) -> dict[str, float]:
+        time.sleep(0.05)
+        return {"target": 1.0}
+
+    history = trained(tmp_path, evaluate)
+    assert history.wall - history.seconds >= 0.05 * tiny.STEPS
+
+
+def test_nothing_is_warned_of_in_the_first_quarter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    def noting(row: dict[str, Any], classes: object) -> list[str]:
+        looked_at.append(row["step"])
+        return []
+
+    monkeypatch.setattr(loop, "warnings_of", noting)
+    trained(tmp_path, lambda net, step: {"target": 1.0})
+    assert looked_at == list(range(5, tiny.STEPS + 1))
 
 
 def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) -> None:

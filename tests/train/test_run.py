@@ -128,7 +128,7 @@ def changed(name: str) -> Run:
     return replace(RUN, recipe=replace(RUN.recipe, **{name: value}))
 
 
-NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name not in ("recipe", "form")]
+NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name not in ("recipe", "form", "test")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,6 +190,12 @@ AS_BEFORE = [
     replace(RUN, task="ssda", labels=1, method="fixmatch+", options={}),
     replace(RUN, task="oracle", method="supervised", options={}),
 ]
+
+
+def test_a_test_set_is_no_part_of_what_a_run_is() -> None:
+    run = Run(source="rendered", target="handwritten")
+    assert replace(run, test="photos (1a2b3c4d)").id == run.id
+    assert replace(run, test="photos (1a2b3c4d)").to_json() != run.to_json()
 
 
 @pytest.mark.parametrize("run", REFORMED, ids=lambda run: run.name)

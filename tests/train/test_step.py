@@ -300,6 +300,54 @@ def test_phases_train_what_they_say() -> None:
     assert set(decays) == {0.0}  # MCD has no weight decay
 
 
+def test_the_loss_that_is_told_is_that_of_all_phases() -> None:
+    net = nets.build("wrn-tiny", 3)
+    method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
+
+    def phase(loss: float) -> Phase:
+        return Phase(lambda net, batch: (loss + 0 * net(batch.x_sl_w).sum(), {}), "features")
+
+    method.phases = [phase(loss) for loss in (1.0, 2.0, 4.0)]
+    step = Step(net, method, tiny.RECIPE, tiny.CPU, pytest.fail)
+    step(inputs(tiny.RECIPE, step.views.draws, 0))
+    assert step.meter.read()[0]["loss"] == 7
+
+
+def moved(**changes: float) -> dict[str, Tensor]:
+    """What one step changes of a network, always from the same weights."""
+    recipe = replace(tiny.RECIPE, weight_decay=0.0, **changes)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    net = nets.build("wrn-tiny", 3)
+    before = {name: value.detach().clone() for name, value in net.named_parameters()}
+    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
+    step(inputs(recipe, step.views.draws, 0))
+    return {name: value.detach() - before[name] for name, value in net.named_parameters()}
+
+
+def test_what_lies_below_the_head_may_have_a_learning_rate_of_its_own() -> None:
+    whole, slower = moved(), moved(lr_body=0.25)
+    for name, change in whole.items():
+        part = 1.0 if name.startswith("head.") else 0.25
+        torch.testing.assert_close(slower[name], part * change, rtol=1e-3, atol=1e-7)
+        assert change.abs().max() > 1e-5
+
+
+def test_adamw_against_numpy() -> None:
+    rng = np.random.default_rng(0)
+    value, mean, square = rng.normal(size=(5, 4)), np.zeros((5, 4)), np.zeros((5, 4))
+    parameter, lr = nn.Parameter(torch.from_numpy(value.copy())), torch.tensor(0.03, dtype=torch.float64)
+    recipe = replace(tiny.RECIPE, optimiser="adamw", momentum=0.7)
+    made = make_optimiser([{**group, "lr": lr} for group in decay_weights([parameter], 0.1)], recipe)
+    for step in range(1, 6):
+        gradient = rng.normal(size=(5, 4))
+        parameter.grad = torch.from_numpy(gradient)
+        made.step()
+        mean, square = 0.7 * mean + 0.3 * gradient, 0.999 * square + 0.001 * gradient**2
+        value = value * (1 - 0.03 * 0.1)
+        value = value - 0.03 * (mean / (1 - 0.7**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
 def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
