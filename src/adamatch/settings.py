@@ -110,10 +110,21 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
-    if not started:
-        # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
-        recipe = replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
-    return Choice(recipe, weights, reasons)
+    return Choice(_averaged(recipe, started), weights, reasons)
+
+
+def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:
+    """The same, in steps of `batch` labelled images."""
+    told = [*chosen.reasons, f"batch: {batch} labelled images instead of {chosen.recipe.batch}, {reason}"]
+    return Choice(_averaged(replace(chosen.recipe, batch=batch), chosen.weights != ""), chosen.weights, told)
+
+
+def _averaged(recipe: Recipe, started: bool) -> Recipe:
+    """Without starting weights the average looks back over a tenth of the run, at most the paper's 1,000 steps.
+
+    It must not remember the beginning.
+    """
+    return recipe if started else replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
 
 
 def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:
