@@ -88,11 +88,11 @@ def test_an_estimate_leaves_network_method_and_random_numbers_alone() -> None:
     run, problem, net = of("wrn-tiny", 8, 4)
     net.eval()
     method = method_of(run, problem, net)
-    before = copy.deepcopy((net.state_dict(), method.state_dict(), torch.get_rng_state()))
+    before, drawn = copy.deepcopy([net.state_dict(), method.state_dict()]), torch.get_rng_state()
     assert memory.need(net, method, run.recipe, problem, tiny.CPU) is not None
-    after = net.state_dict(), method.state_dict(), torch.get_rng_state()
-    assert torch.equal(before[2], after[2])
-    assert all(torch.equal(before[i][key], after[i][key]) for i in (0, 1) for key in before[i])
+    assert torch.equal(drawn, torch.get_rng_state())
+    for was, now in zip(before, (net.state_dict(), method.state_dict()), strict=True):
+        assert all(torch.equal(was[name], now[name]) for name in was)
     assert all(each.device.type == "cpu" and each.grad is None for each in net.parameters())
     assert not net.training
 
@@ -193,8 +193,13 @@ def test_fit_chooses_a_batch_that_fits_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found: list[Need] = []
-    need: Callable[..., Any] = memory.need
-    monkeypatch.setattr(memory, "need", lambda *given: (found.append(need(*given)), found[-1])[1])
+    need: Callable[..., Need] = memory.need
+
+    def noted(*given: Any) -> Need:
+        found.append(need(*given))
+        return found[-1]
+
+    monkeypatch.setattr(memory, "need", noted)
     room_for(monkeypatch, 1)
     with pytest.raises(InputError, match="may fit"):
         fit(tmp_path / "none")
