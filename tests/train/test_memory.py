@@ -193,7 +193,7 @@ def test_fit_chooses_a_batch_that_fits_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found: list[Need] = []
-    need: Callable[..., Need] = memory.need
+    need: Callable[..., Any] = memory.need
 
     def noted(*given: Any) -> Need:
         found.append(need(*given))
