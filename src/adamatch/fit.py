@@ -19,7 +19,7 @@ from adamatch.data.store import Store
 from adamatch.data.tables import names_files, same_files
 from adamatch.data.tasks import Problem
 from adamatch.ending import judged
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shortened, unknown
 from adamatch.experiment import solve
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
@@ -31,7 +31,7 @@ from adamatch.train import distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
-from adamatch.train.run import Recipe, Run
+from adamatch.train.run import LARGEST_SEED, MOST_LABELS, Recipe, Run
 from adamatch.train.speed import Machine
 from adamatch.train.supply import labelled_counts, method_of
 
@@ -167,10 +167,10 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    if seed < 0:
-        raise InputError(f"a seed is a number from 0 on, not {seed}")
-    if labels_per_class is not None and labels_per_class < 1:
-        raise InputError(f"labels per class must be at least 1, not {labels_per_class}")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
+    if labels_per_class is not None and not 1 <= labels_per_class <= MOST_LABELS:
+        raise InputError(f"labels per class are a number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
 
 
 def _fitting(

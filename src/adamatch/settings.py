@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
@@ -104,7 +104,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         reasons.append("images may be flipped horizontally, as in the paper: --no-mirror for digits, letters, left and right")
     for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
         if int(value) < least:
-            raise InputError(f"{name} must be at least {least}, not {value}")
+            raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
     same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat")}
     if values.get("frozen") and asked.strong == "cta":

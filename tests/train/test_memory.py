@@ -157,6 +157,14 @@ def test_a_step_that_cannot_fit_is_refused_with_a_batch_that_would(tmp_path: Pat
     tiny.solve(tiny.a_run(batch=2), tmp_path / "run")  # as it says, and in the same folder
 
 
+def test_the_largest_batch_there_may_be_is_refused_before_anything_is_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room_for(monkeypatch, 2**33)
+    with pytest.raises(InputError, match=r"and 8\.0 GiB are free: --batch \d+ would fit"):
+        tiny.solve(tiny.a_run(batch=2**20, images=2**20), tmp_path / "run")
+
+
 def test_of_one_that_may_not_fit_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
