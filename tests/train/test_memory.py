@@ -153,7 +153,7 @@ def test_a_step_that_cannot_fit_is_refused_with_a_batch_that_would(tmp_path: Pat
         tiny.solve(run, tmp_path / "run")
     assert "\n" not in str(refused.value)
     assert str(refused.value).startswith("a step of 8 labelled images needs about ")
-    assert str(refused.value).endswith(": --batch 2 would fit")
+    assert str(refused.value).endswith(": batch 2 would fit")
     tiny.solve(tiny.a_run(batch=2), tmp_path / "run")  # as it says, and in the same folder
 
 
@@ -161,7 +161,7 @@ def test_the_largest_batch_there_may_be_is_refused_before_anything_is_made_for_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room_for(monkeypatch, 2**33)
-    with pytest.raises(InputError, match=r"and 8\.0 GiB are free: --batch \d+ would fit"):
+    with pytest.raises(InputError, match=r"and 8\.0 GiB are free: batch \d+ would fit"):
         tiny.solve(tiny.a_run(batch=2**20, images=2**20), tmp_path / "run")
 
 
@@ -175,12 +175,12 @@ def test_of_one_that_may_not_fit_it_is_said(
     tiny.solve(run, tmp_path / "run")
     said = capsys.readouterr().err
     assert said.count("warning: a step of 4 labelled images needs about") == 1
-    assert "--batch 2 would fit" in said
+    assert "batch 2 would fit" in said
 
 
 def test_where_no_batch_fits_another_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room_for(monkeypatch, 1000)
-    with pytest.raises(InputError, match="a smaller network or --size may fit"):
+    with pytest.raises(InputError, match="a smaller network or size may fit"):
         tiny.solve(tiny.a_run(), tmp_path / "run")
 
 
@@ -268,8 +268,8 @@ def test_out_of_memory_is_one_line_and_the_same_command_goes_on(
             tiny.solve(run, tmp_path / "run")
     where = " of the GPU" if "CUDA" in str(error) else ""
     assert str(failed.value) == (
-        f"out of memory{where}: end what else uses it and give the same command again (it goes on from step 3), "
-        "or begin anew with --overwrite --batch 2"
+        f"out of memory{where}: end what else uses it and run the same command again (it resumes from step 3), "
+        "or start over with overwrite=True and batch 2"
     )
     tiny.solve(run, tmp_path / "run")
     assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
@@ -283,7 +283,7 @@ def test_out_of_memory_at_the_first_step_and_in_a_later_generation(
     run = tiny.a_run(method="noisystudent")
     with monkeypatch.context() as patch:
         patch.setattr(Captured, "__call__", ending(MemoryError(), moment))
-        with pytest.raises(InputError, match="nothing of it was saved yet" if moment == 1 else "goes on from step 3"):
+        with pytest.raises(InputError, match="nothing of it was saved yet" if moment == 1 else "resumes from step 3"):
             tiny.solve(run, tmp_path / "run")
     tiny.solve(tiny.a_run(method="noisystudent", batch=2), tmp_path / "run", overwrite=True)  # as it says
 

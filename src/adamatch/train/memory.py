@@ -14,6 +14,7 @@ from adamatch import ranks
 from adamatch.data.feed import choose_place, free_host
 from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.errors import InputError, is_out_of_memory
+from adamatch.given import argument, overwriting
 from adamatch.methods.parts import Batch, Method
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
@@ -75,7 +76,7 @@ def check(step: Step, recipe: Recipe, problem: Problem, warn: Callable[[str], No
     if needed is None or needed.of(batch) <= room:
         return
     smaller = needed.largest(room) * ranks.count()
-    remedy = f"--batch {smaller} would fit" if smaller else "a smaller network or --size may fit"
+    remedy = f"{argument('batch')} {smaller} would fit" if smaller else f"a smaller network or {argument('size')} may fit"
     takes = f"a step of {recipe.batch} labelled images needs about {_size(needed.of(batch))} of memory"
     line = f"{takes}, and {_size(room)} are free: {remedy}"
     if needed.of(batch) > SURELY * room:
@@ -109,11 +110,12 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         saved = max((int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")), default=0)
-        again = f"it goes on from step {saved}" if saved else "nothing of it was saved yet"
-        smaller = f", or begin anew with --overwrite --batch {recipe.batch // 2}" if recipe.batch > 1 else ""
+        again = f"it resumes from step {saved}" if saved else "nothing of it was saved yet"
+        halved = f"{argument('batch')} {recipe.batch // 2}"
+        smaller = f", or start over with {overwriting()} and {halved}" if recipe.batch > 1 else ""
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
-            f"out of memory{where}: end what else uses it and give the same command again ({again}){smaller}"
+            f"out of memory{where}: end what else uses it and run the same command again ({again}){smaller}"
         ) from None
 
 
