@@ -7,7 +7,7 @@ import torch
 
 from adamatch import settings
 from adamatch.errors import InputError
-from adamatch.settings import FROZEN, FROZEN_SIZE, Settings, choose
+from adamatch.settings import FROZEN, FROZEN_SIZE, Settings, choose, with_batch
 from adamatch.train.speed import Machine
 
 CPU, GPU = (Machine(torch.device(name), "fp32", compile=False, graph=False) for name in ("cpu", "cuda"))
@@ -71,3 +71,10 @@ def test_without_the_extra_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) ->
     chosen = choose(ASKED, lambda: 227, CPU)
     assert (chosen.recipe.network, chosen.recipe.frozen, chosen.recipe.size) == ("wrn-small", 0, 32)
     assert "pip install" in chosen.reasons[0]
+
+
+def test_a_smaller_batch_has_the_average_of_its_steps() -> None:
+    chosen = choose(replace(ASKED, size=32, images=6400), lambda: 32, CPU)
+    smaller = with_batch(chosen, 16, "why")
+    assert smaller.recipe == choose(replace(ASKED, size=32, images=6400, batch=16), lambda: 32, CPU).recipe
+    assert smaller.reasons == [*chosen.reasons, "batch: 16 labelled images instead of 64, why"]

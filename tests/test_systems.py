@@ -112,6 +112,26 @@ def test_free_memory_and_cores() -> None:
     assert 1 <= system.cores() <= (os.cpu_count() or 1)
 
 
+@pytest.mark.parametrize(("limit", "left"), [("max", 8000 * 1024), ("5000000", 5000000 - 4000000 + 3000000)])
+def test_free_memory_is_what_a_container_has_left_without_the_cache(
+    limit: str, left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "PROC", tmp_path)
+    monkeypatch.setattr(system, "GROUPS", tmp_path / "groups")
+    job = tmp_path / "groups" / "slurm" / "job"
+    job.mkdir(parents=True)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("4:memory:/other\n0::/slurm/job\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 8000 kB\n")
+    for name, text in {
+        "max": limit,
+        "current": "4000000",
+        "stat": "anon 1\ninactive_file 1000000\nactive_file 2000000\n",
+    }.items():
+        (job.parent / f"memory.{name}").write_text(text)
+    assert system.free_memory() == left
+
+
 @pytest.mark.parametrize("length", [0, 5, 3 * 2**20 + 1])
 def test_a_file_gets_its_room_and_keeps_what_it_holds(tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate", raising=False)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from colours import TINY, arrays, network
+from damage import STRANGE, changed
 from safetensors.torch import load_file
 
 import adamatch
 from adamatch import experiment, twin
 from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
-from adamatch.errors import InputError
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -140,9 +140,11 @@ def test_an_interrupted_twin_goes_on_and_a_finished_run_is_left_alone(tmp_path: 
     times = [(out / name).stat().st_mtime_ns for name in ("judge.json", "twin/result.json", "model.json")]
     assert fit(out).history == model.history
     assert [(out / name).stat().st_mtime_ns for name in ("judge.json", "twin/result.json", "model.json")] == times
-    (out / "judge.json").write_text("{")
-    with pytest.raises(InputError, match=r"judge\.json cannot be read: remove it"):
-        fit(out)
+    whole = (out / "judge.json").read_text()
+    for damaged in (*STRANGE, whole.replace('"held_out": 6', '"held_out": 7'), changed(out / "judge.json", "twin", 7)):
+        (out / "judge.json").write_text(damaged)
+        assert fit(out).history == model.history
+        assert (out / "judge.json").read_text() == whole  # made anew
 
 
 def test_labels_to_test_on_change_nothing_in_the_verdict(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from adamatch import ranks, twin
 from adamatch.data.tasks import Problem
-from adamatch.errors import InputError
-from adamatch.files import write_atomically
+from adamatch.files import SEAL, read_json, sealed, unsealed, write_atomically
 from adamatch.judge import evidence
 from adamatch.judge.verdict import VERSION, Images, verdict
 from adamatch.model import Model
@@ -39,7 +38,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     """As it was written, or anew where there is none yet, or none with the twin; None where the run kept no outputs."""
     path = folder.path / JUDGED
     beside = (folder.path / twin.FOLDER / "result.json").exists()
-    written = read(folder) if path.exists() else None
+    written = read(folder)
     if written and (written["twin"] is not None or not beside):
         return written
     known = evidence.read(folder.path)
@@ -51,18 +50,18 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     labels = source.labels if source.labels.ndim == 1 else None
     images = Images(problem.unlabelled.parts, source.parts, labels, same)  # type: ignore[arg-type]  # class numbers
     found = verdict(known, images, problem.classes)
-    write_atomically(path, json.dumps(found, indent=1))
+    write_atomically(path, json.dumps(sealed(found), indent=1))
     return found
 
 
 def read(folder: RunFolder) -> dict[str, Any] | None:
-    """judge.json; None where it is of another version."""
-    path = folder.path / JUDGED
+    """judge.json; None where it is damaged or of another version, and so has to be made anew."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        raise InputError(f"{path} cannot be read: remove it, and run the same command again") from None
-    return found if found.get("version") == VERSION else None
+        found = read_json(folder.path / JUDGED)
+        verdict = unsealed(found)
+    except (FileNotFoundError, ValueError):
+        return None
+    return verdict if SEAL in found and verdict.get("version") == VERSION else None
 
 
 def _short(found: Any) -> Any:

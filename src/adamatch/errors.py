@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 UNSHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, directions of writing, halves of characters, ends of lines
 JOINERS = "\u200c\u200d"  # they belong to the writing of some languages, and to emoji
+NO_MEMORY = ("out of memory", "allocate memory", "not enough memory", "alloc_failed")  # PyTorch, its allocators, cuDNN, cuBLAS
 LONGEST = 60  # characters of what was given that an error repeats
 
 
@@ -55,3 +56,12 @@ def reason(error: BaseException, most: int = 200) -> str:
     """What a library says went wrong, on one line; its name where it says nothing."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= most else f"{text[:most]} ..."
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Of a GPU or of the machine, at the bottom of it: every library has words of its own."""
+    while error is not None:
+        if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

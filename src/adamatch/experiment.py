@@ -30,7 +30,7 @@ from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
 from adamatch.nets.pretrained import IMAGENET, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
-from adamatch.train import again, distributed, loop, speed
+from adamatch.train import again, distributed, loop, memory, speed
 from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
@@ -39,7 +39,7 @@ from adamatch.train.progress import Progress
 from adamatch.train.run import Run
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import labelled_counts
+from adamatch.train.supply import method_of
 
 RUNS = Path("runs")
 
@@ -95,7 +95,7 @@ def solve(
     if not run.form:
         raise InputError("what this run is called has another meaning now: its result can be read, and not made again")
     distributed.agree(run, problem)
-    with folder.claim(run, overwrite=overwrite) as claimed, _room(folder):
+    with folder.claim(run, overwrite=overwrite) as claimed, _room(folder), memory.explained(run.recipe, folder.path):
         run = ranks.from_first(lambda: claimed)  # the others do not see the folder
         say = Progress(run.recipe, quiet=execution.quiet).say
         done = ranks.from_first(folder.result)
@@ -166,21 +166,12 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     machine = execution.machine
     torch.manual_seed(run.seed * 1000 + stage.number)  # fresh weights; everything later has generators of its own
     network = "" if net is not None else run.recipe.network
-    classes = len(problem.classes)
     # Every stage starts from the weights that were given.
-    built = copy.deepcopy(net) if net is not None else nets.build(network, classes)
+    built = copy.deepcopy(net) if net is not None else nets.build(network, len(problem.classes))
     loaded = _start(built, run, stage.root) if run.weights else None
     distributed.same_weights(built)
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
-    method = methods.build(
-        run.method,
-        classes=classes,
-        net=trained,
-        tau=run.recipe.tau,
-        release=run.recipe.release,
-        batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
-        options=run.options,
-    )
+    method = method_of(run, problem, trained)
     say = Progress(run.recipe, quiet=execution.quiet).say
     for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
         say(note)

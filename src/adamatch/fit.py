@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from adamatch import ranks
+from adamatch import nets, ranks
 from adamatch import twin as twins
 from adamatch.data.folders import is_store, median_side
 from adamatch.data.items import sides
@@ -19,20 +19,21 @@ from adamatch.data.store import Store
 from adamatch.data.tables import names_files, same_files
 from adamatch.data.tasks import Problem
 from adamatch.ending import judged
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shortened, unknown
 from adamatch.experiment import solve
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
 from adamatch.report import page, show
-from adamatch.settings import Settings, choose
-from adamatch.train import distributed, speed
+from adamatch.settings import Choice, Settings, choose, with_batch
+from adamatch.train import distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
-from adamatch.train.run import Recipe, Run
-from adamatch.train.supply import labelled_counts
+from adamatch.train.run import LARGEST_SEED, MOST_LABELS, Recipe, Run
+from adamatch.train.speed import Machine
+from adamatch.train.supply import labelled_counts, method_of
 
 NAMED = 10  # classes that are named before a run
 
@@ -112,8 +113,7 @@ def fit(
             frozen=frozen,
         )
         chosen = choose(asked, lambda: _side(source), machine)
-        recipe = chosen.recipe
-        own = network if isinstance(network, nn.Module) else None
+        recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
         recipe = replace(recipe, white=data.white)
@@ -132,12 +132,15 @@ def fit(
             weights=chosen.weights,
             recipe=recipe,
         )
+        folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
+        if batch == "auto":
+            chosen = _fitting(replace(chosen, recipe=recipe), run, problem, folder if not overwrite else None, own, machine)
+            run = replace(run, recipe=chosen.recipe)
         progress = Progress(run.recipe, quiet=quiet)
-        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, recipe)):
+        for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
             progress.say(line)
         for line in (*data.notes, *left_out(data.skipped)):
             progress.warn(line)
-        folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
         beside = twins.plan(run, problem) if twin else None
         if beside:
             progress.say(beside.line)
@@ -164,10 +167,24 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    if seed < 0:
-        raise InputError(f"a seed is a number from 0 on, not {seed}")
-    if labels_per_class is not None and labels_per_class < 1:
-        raise InputError(f"labels per class must be at least 1, not {labels_per_class}")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
+    if labels_per_class is not None and not 1 <= labels_per_class <= MOST_LABELS:
+        raise InputError(f"labels per class are a number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
+
+
+def _fitting(
+    chosen: Choice, run: Run, problem: Problem, folder: RunFolder | None, own: nn.Module | None, machine: Machine
+) -> Choice:
+    """With a smaller batch, where the one that was chosen does not fit the memory, or a run goes on for which it did not."""
+    held = ranks.from_first(folder.batch) if folder else 0
+    if 0 < held < run.recipe.batch:
+        return with_batch(chosen, held, "as in the run that is there")
+    if held or run.recipe.frozen:  # what is trained above frozen blocks is small
+        return chosen
+    net = own if own is not None else nets.build(run.recipe.network, len(problem.classes))
+    batch = memory.fitting(net, method_of(run, problem, net), run.recipe, problem, machine)
+    return chosen if batch == run.recipe.batch else with_batch(chosen, batch, "so that a step fits the memory that is free")
 
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
 
 _command: ContextVar[bool] = ContextVar("command", default=False)
 
@@ -36,7 +36,7 @@ def number(name: str, text: str) -> int | str:
     try:
         return int(text.replace("_", "").replace(",", ""))
     except ValueError:
-        raise InputError(f"--{name} takes auto or a whole number, not {text!r}") from None
+        raise InputError(f"--{name} takes auto or a whole number, not {shortened(text)}") from None
 
 
 def options(texts: list[str]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def options(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"--option takes name=value, not {text!r}")
+            raise InputError(f"--option takes name=value, not {shortened(text)}")
         found[name] = [_value(each) for each in value.split(",")] if "," in value else _value(value)
     return found
 

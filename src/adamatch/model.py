@@ -233,9 +233,15 @@ def _facts(folder: Path) -> dict[str, Any]:
         sound = False
     sound = sound and {type(name) for name in facts["classes"]} == {str} and facts.get("shape", "squeeze") in get_args(Shape)
     sound = sound and type(facts.get("white", 0)) is int and 0 <= facts.get("white", 0) <= SIXTEEN_BITS
-    if not (sound and 1 <= facts["size"] <= LARGEST_SIZE):
+    if not (sound and 1 <= facts["size"] <= LARGEST_SIZE and _is_history(facts["history"])):
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
     return facts
+
+
+def _is_history(found: Mapping[str, Any]) -> bool:
+    """Whether what is shown of a model's training can be: of a file without a checksum it may be anything."""
+    accuracy, verdict = found.get("accuracy"), found.get("judge")
+    return isinstance(accuracy, int | float | None) and (not verdict or summary.readable(verdict))
 
 
 def _tensors(path: Path, known: Any) -> dict[str, Tensor]:

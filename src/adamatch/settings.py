@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adamatch.errors import InputError
+from adamatch.errors import InputError, shortened
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
@@ -104,16 +104,27 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         reasons.append("images may be flipped horizontally, as in the paper: --no-mirror for digits, letters, left and right")
     for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
         if int(value) < least:
-            raise InputError(f"{name} must be at least {least}, not {value}")
+            raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
     same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat")}
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
-    if not started:
-        # The average looks back over a tenth of the run, at most the paper's 1,000 steps: it must not remember the beginning.
-        recipe = replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
-    return Choice(recipe, weights, reasons)
+    return Choice(_averaged(recipe, started), weights, reasons)
+
+
+def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:
+    """The same, in steps of `batch` labelled images."""
+    told = [*chosen.reasons, f"batch: {batch} labelled images instead of {chosen.recipe.batch}, {reason}"]
+    return Choice(_averaged(replace(chosen.recipe, batch=batch), chosen.weights != ""), chosen.weights, told)
+
+
+def _averaged(recipe: Recipe, started: bool) -> Recipe:
+    """Without starting weights the average looks back over a tenth of the run, at most the paper's 1,000 steps.
+
+    It must not remember the beginning.
+    """
+    return recipe if started else replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
 
 
 def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from torch import nn
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.experiment import solve
+from adamatch.methods import arguments
 from adamatch.model import Model
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -66,5 +67,5 @@ def _images(run: Run, labelled: int, unlabelled: int) -> float:
         case "mcd":  # weak views only; its second update goes forwards alone, which is a third of the work
             return labelled + unlabelled + (labelled + unlabelled) / 3
         case "noisystudent":
-            return 2 * labelled * (1 + int(run.options.get("generations", 1)))
+            return 2 * labelled * (1 + arguments.count("generations", run.options.get("generations", 1)))
     return 2 * (labelled + unlabelled)

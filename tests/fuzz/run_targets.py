@@ -1,7 +1,10 @@
 """Every file of a store and of a run's folder."""
 
+import atexit
 import functools
 import json
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from colours import TINY, arrays
 from fuzz import damage
 from fuzz.target import Target
 from report import runs
 from sets import formats
 
+import adamatch
 from adamatch import nets
+from adamatch.cli.choose import choose
 from adamatch.data.store import Store, Writer
 from adamatch.errors import InputError
 from adamatch.grid import cost, figures, lease, render, tables
@@ -215,6 +221,35 @@ def _write_page(path: Path) -> Any:
     return page.write(folder).read_text()
 
 
+@functools.cache
+def _fitted() -> Path:
+    """A finished run of one's own images, with its twin and its verdict."""
+    out = Path(tempfile.mkdtemp(prefix="fuzz-fitted-"))
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
+    _fit(out / "run")
+    return out / "run"
+
+
+def _fit(out: Path) -> Model:
+    return adamatch.fit(source=arrays(30), target=arrays(12, 1)[0], out=out, **TINY)
+
+
+def _finished(file: str, folder: Path) -> Path:
+    shutil.copytree(_fitted(), folder / "run")
+    if "outputs" in file:
+        (folder / "run" / "judge.json").unlink()  # so that it is made anew, from what is damaged
+    return folder / "run" / file
+
+
+def _again(path: Path) -> Any:
+    """As the same command given again does, and the other commands that look into a run's folder."""
+    folder = next(parent for parent in path.parents if (parent / "README").exists())
+    model = _fit(folder)
+    show.ending(model, folder)
+    choose([folder])
+    return model.history, repr(model)
+
+
 def _bound(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
     return functools.partial(function, *given)
 
@@ -245,6 +280,17 @@ TARGETS: dict[str, Target] = {
             "map.npz": (damage.zipped,),
             "outputs/step-000000002.npz": (damage.zipped,),
         }.items()
+    },
+    **{
+        f"finished run's {file}": Target(_bound(_finished, file), _again, checked, inside)
+        for file, checked, inside in (
+            ("run.json", False, JSON),
+            ("model.json", True, JSON),
+            ("judge.json", True, JSON),
+            ("outputs/classes.json", False, JSON),
+            ("outputs/step-000000002.npz", False, (damage.zipped,)),
+            ("twin/outputs/step-000000001.npz", False, (damage.zipped,)),
+        )
     },
     "lease": Target(_lease, _hold, inside=JSON),
     "error.json": Target(_error, _state, inside=JSON),

@@ -301,8 +301,8 @@ def test_options_are_checked() -> None:
         ({"threshold": "relativ"}, "did you mean 'relative'"),
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
-        ({"pools": 0}, "from 1 on"),
-        ({"batches": 0}, "batches is a number above 0, not 0"),
+        ({"pools": 0}, "from 1 to 65,536, not 0"),
+        ({"batches": 0}, "batches is a number above 0, up to 65,536, not 0"),
     ):
         with pytest.raises(InputError, match=says):
             AdaMatch(3, **options)

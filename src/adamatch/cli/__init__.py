@@ -19,7 +19,7 @@ from adamatch.cli.fit import demo, fit
 from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
-from adamatch.errors import Elsewhere, InputError, Interruption, shown
+from adamatch.errors import Elsewhere, InputError, Interruption, is_out_of_memory, shown
 from adamatch.given import as_command
 from adamatch.terminal import write_anything
 
@@ -86,6 +86,11 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that may not be written, ...
         where = f"{error.filename}: " if error.filename else ""
         print(f"error: {shown(f'{where}{error.strerror or error}')}", file=sys.stderr)
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print("error: out of memory: end what else uses it, or give fewer or smaller images", file=sys.stderr)
         sys.exit(2)
     except Interruption as stop:
         from adamatch.train import distributed

@@ -36,6 +36,7 @@ A grid of your own is a Python function that yields runs: in `mine.py`, `from ad
 `adamatch grid run mine:seeds`""",
 )
 NOT_ALL = 3  # the exit code where runs are left that wait, or that others do
+MOST, LONGEST = 10_000_000, 1e9  # of whatever is counted, and seconds
 CLUSTERS = "With --engine ray or slurm"
 
 Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
@@ -48,7 +49,7 @@ Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JS
 def plan(
     name: Name,
     only: Only = "",
-    gpus: Annotated[int, typer.Option(min=1, help="How many, for the time until all is done")] = 1,
+    gpus: Annotated[int, typer.Option(min=1, max=MOST, help="How many, for the time until all is done")] = 1,
     measured: Annotated[Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Sums only, not every run")] = False,
     out: Out = None,
@@ -97,30 +98,45 @@ def run(
     only: Only = "",
     out: Out = None,
     keep: Keep = None,
-    seconds: Annotated[float | None, typer.Option(help="Start no run after so many, nor one that would not fit")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Workers; 1 does one run after the other in this process")] = 1,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, max=LONGEST, help="Start no run after so many, nor one that would not fit")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
+    ] = 1,
     retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
     data: Annotated[
         Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
     engine: Annotated[str, typer.Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
-    cpus_per_run: Annotated[int, typer.Option(min=1, help="ray, slurm: cores", rich_help_panel=CLUSTERS)] = 1,
+    cpus_per_run: Annotated[int, typer.Option(min=1, max=MOST, help="ray, slurm: cores", rich_help_panel=CLUSTERS)] = 1,
     gpus_per_run: Annotated[
         float | None,
-        typer.Option(help="ray: parts of one as well (default: 1 if there are); slurm (default: 0)", rich_help_panel=CLUSTERS),
+        typer.Option(
+            min=0,
+            max=1024,
+            help="ray: parts of one as well (default: 1 if there are); slurm (default: 0)",
+            rich_help_panel=CLUSTERS,
+        ),
     ] = None,
     address: Annotated[
         str, typer.Option(help="ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)", rich_help_panel=CLUSTERS)
     ] = "",
     partition: Annotated[str, typer.Option(help="slurm", rich_help_panel=CLUSTERS)] = "",
     minutes: Annotated[
-        int, typer.Option(min=1, help="slurm: limit of a job; longer runs resume in further jobs", rich_help_panel=CLUSTERS)
+        int,
+        typer.Option(
+            min=1, max=MOST, help="slurm: limit of a job; longer runs resume in further jobs", rich_help_panel=CLUSTERS
+        ),
     ] = 1440,
     array_limit: Annotated[
-        int | None, typer.Option(min=1, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS)
+        int | None,
+        typer.Option(min=1, max=MOST, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS),
     ] = None,
-    at_once: Annotated[int | None, typer.Option(min=1, help="slurm: tasks at a time", rich_help_panel=CLUSTERS)] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="slurm: tasks at a time", rich_help_panel=CLUSTERS)
+    ] = None,
     sbatch: Annotated[
         list[str] | None, typer.Option(help="slurm: NAME=VALUE for sbatch, as account=me", rich_help_panel=CLUSTERS)
     ] = None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from adamatch.data.tasks import POOLS
 from adamatch.files import read_json
 from adamatch.grid.step_times import MEASURED
-from adamatch.methods import METHODS
+from adamatch.methods import METHODS, arguments
 from adamatch.train.run import Run
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
@@ -67,7 +67,9 @@ def shape(run: Run) -> Shape:
 
 def steps(run: Run) -> int:
     """Steps of the whole run; a teacher's and each student's count."""
-    return run.recipe.last_step * (1 + int(run.options.get("generations", 1)) if run.method == "noisystudent" else 1)
+    if run.method != "noisystudent":
+        return run.recipe.last_step
+    return run.recipe.last_step * (1 + arguments.count("generations", run.options.get("generations", 1)))
 
 
 def work(step: Shape) -> float:

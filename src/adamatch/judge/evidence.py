@@ -56,7 +56,7 @@ def read(folder: Path) -> Evidence | None:
     if not found:
         return None
     target = _stack([each["target"] for each in found.values()])
-    labels = outputs.held(folder)
+    labels = outputs.held(folder, next(iter(found.values())))
     if all("source" in each for each in found.values()) and len(labels):
         return Evidence(tuple(found), target, _stack([each["source"] for each in found.values()]), labels)
     return Evidence(tuple(found), target, np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0])

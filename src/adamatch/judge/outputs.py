@@ -21,6 +21,7 @@ from adamatch.train.speed import Machine
 
 MOST = 4000  # images of each kind, spread evenly
 FOLDER = "outputs"
+KINDS = ("target", "source")
 CLASSES = "classes.json"  # names of the classes, and the labels of the held-out source images that are looked at
 
 Probabilities = NDArray[np.float16]
@@ -55,16 +56,28 @@ class Outputs:
 
 
 def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
-    """What was written, by step."""
+    """What was written, by step: of each kind as many images and classes as at the first."""
     found: dict[int, Mapping[str, Probabilities]] = {}
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                found[int(path.stem.removeprefix("step-"))] = dict(arrays)
+                said = {name: arrays[name] for name in KINDS if name in arrays}
+            _check(said, next(iter(found.values()), said))
+            found[int(path.stem.removeprefix("step-"))] = said
         except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None
     return found
+
+
+def _check(said: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    if "target" not in said:
+        raise ValueError("nothing in it is called target")
+    for name, values in said.items():
+        if values.ndim != 2 or values.dtype != np.float16 or not len(values) or not np.isfinite(values).all():
+            raise ValueError(f"{name} is not probabilities")
+        if name in first and values.shape != first[name].shape:
+            raise ValueError(f"{name} is of another size than at the first evaluation")
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -72,15 +85,20 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def held(folder: Path) -> Labels:
-    """Labels of the held-out source images; none where none were held out."""
+def held(folder: Path, said: Mapping[str, Any]) -> Labels:
+    """Labels of the held-out source images of which something was said; none where none were held out."""
     path = folder / FOLDER / CLASSES
-    try:
-        return np.asarray(read_json(path).get("source", []), np.int64)
-    except FileNotFoundError:
+    if "source" not in said or not path.exists():
         return np.zeros(0, np.int64)
+    count, classes = said["source"].shape
+    try:
+        labels = read_json(path).get("source", [])
+        sound = len(labels) in (0, count) and all(type(each) is int and 0 <= each < classes for each in labels)
     except (ValueError, AttributeError, TypeError):
-        raise InputError(f"{path} is damaged: train again, or copy it anew") from None
+        sound = False
+    if not sound:
+        raise InputError(f"{path} is damaged: train again, or copy it anew")
+    return np.asarray(labels, np.int64)
 
 
 def rows(count: int) -> Labels:

@@ -30,6 +30,14 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     return [*(f"{name}: {value}" for name, value in rows(found)), *(f"warning: {each['line']}" for each in found["warnings"])]
 
 
+def readable(found: Any) -> bool:
+    """Whether it is a verdict: one that was read from a file may be anything."""
+    try:
+        return bool(table(found)) and all(isinstance(text, str) for row in table(found) for text in row)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+        return False
+
+
 def _range(found: Mapping[str, Any]) -> str:
     low, high = found["range"]["at_least"], found["range"]["at_best"]
     if low is None and high is None:

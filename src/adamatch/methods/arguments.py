@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shortened, unknown
+
+MOST = 2**16  # of whatever is counted: an average over more batches, or more generations, are a slip of the keyboard
 
 
 def one_of(kind: str, name: str, *valid: str) -> str:
@@ -21,31 +23,31 @@ def view_weight(source_loss: str, batches: float = 1.0) -> float:
 
 def flag(name: str, value: bool) -> bool:
     if not isinstance(value, bool):  # "no" would count as true
-        raise InputError(f"{name} is true or false, not {value!r}")
+        raise InputError(f"{name} is true or false, not {shortened(value)}")
     return value
 
 
 def probability(name: str, value: float) -> float:
     if not _is_number(value) or not 0 <= value <= 1:
-        raise InputError(f"{name} is a probability: give a number from 0 to 1, not {value!r}")
+        raise InputError(f"{name} is a probability: give a number from 0 to 1, not {shortened(value)}")
     return value
 
 
 def part(name: str, value: float) -> float:
     if not _is_number(value) or not 0 < value <= 1:
-        raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {value!r}")
+        raise InputError(f"{name} is a part of the run: give a number above 0, up to 1, not {shortened(value)}")
     return value
 
 
 def above_zero(name: str, value: float) -> float:
-    if not _is_number(value) or not 0 < value < float("inf"):
-        raise InputError(f"{name} is a number above 0, not {value!r}")
+    if not _is_number(value) or not 0 < value <= MOST:
+        raise InputError(f"{name} is a number above 0, up to {MOST:,}, not {shortened(value)}")
     return value
 
 
 def count(name: str, value: int) -> int:
-    if not _is_number(value) or value < 1 or value != int(value):
-        raise InputError(f"{name} counts: give a whole number from 1 on, not {value!r}")
+    if not _is_number(value) or not 1 <= value <= MOST or value != int(value):
+        raise InputError(f"{name} counts: give a whole number from 1 to {MOST:,}, not {shortened(value)}")
     return int(value)
 
 
@@ -53,8 +55,8 @@ def distribution(values: Tensor | Sequence[float], classes: int) -> Tensor:
     """A known class distribution [k], checked."""
     try:
         known = torch.as_tensor(values, dtype=torch.get_default_dtype())
-    except (TypeError, ValueError):
-        raise InputError(f"a known class distribution is a list of {classes} numbers, not {values!r}") from None
+    except (TypeError, ValueError, RuntimeError):  # the last of numbers that are too large
+        raise InputError(f"a known class distribution is a list of {classes} numbers, not {shortened(values)}") from None
     if known.shape != (classes,):
         raise InputError(f"a known class distribution needs {classes} numbers, one per class; this one has {known.numel()}")
     if not bool((known >= 0).all()) or abs(float(known.sum()) - 1) > 1e-3:

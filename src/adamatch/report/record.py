@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adamatch.errors import InputError
-from adamatch.files import parse, read_json
+from adamatch.files import parse, read_json, unsealed
 from adamatch.judge.outputs import FOLDER, Probabilities
 from adamatch.train.folder import CLASSES
 
@@ -113,15 +113,13 @@ def _run(path: Path) -> Mapping[str, Any]:
 
 
 def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
-    """A JSON object, empty where there is none; a damaged file is noted."""
+    """A JSON object, empty where there is none; a damaged file, or one whose checksum is not right, is noted."""
     if not path.is_file():
         return {}
     try:
-        found = read_json(path)
+        return unsealed(read_json(path))
     except NOT_JSON:
-        found = None
-    if isinstance(found, dict):
-        return found
+        pass
     missing.append(f"{path.name} is damaged: what it holds is not shown.")
     return {}
 

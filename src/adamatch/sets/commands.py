@@ -52,7 +52,9 @@ Root = Annotated[
     Path | None, typer.Option("--data", help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
 ]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Processes (default: one per core)")]
+MOST = 10_000_000  # images that are drawn: 30 GB of them
+Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Of all that is random")]
+Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
 
 
 @app.command("list")
@@ -167,7 +169,7 @@ def verify(
 def generate_mnistm(
     source: Annotated[Path, typer.Option("--from", help="Folder with MNIST's four files")],
     photos: Annotated[Path, typer.Option(help="Folder of photographs for the backgrounds (MNIST-M used the 500 of BSDS500)")],
-    seed: int = 0,
+    seed: Seed = 0,
     workers: Workers = None,
     data: Root = None,
 ) -> None:
@@ -187,9 +189,9 @@ def generate_mnistm(
 
 @generate.command("digits")
 def generate_digits(
-    train: Annotated[int, typer.Option(min=1, help="Training images")] = 25000,
-    test: Annotated[int, typer.Option(min=1, help="Test images")] = 9000,
-    seed: int = 0,
+    train: Annotated[int, typer.Option(min=1, max=MOST, help="Training images")] = 25000,
+    test: Annotated[int, typer.Option(min=1, max=MOST, help="Test images")] = 9000,
+    seed: Seed = 0,
     workers: Workers = None,
     data: Root = None,
 ) -> None:

@@ -119,6 +119,13 @@ class RunFolder:
         except ValueError:
             raise InputError(f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it") from None
 
+    def batch(self) -> int:
+        """Labelled images in a step of the run that is there; 0 where there is none, or none that can be read."""
+        try:
+            return self._held().recipe.batch
+        except (OSError, InputError):
+            return 0
+
     def _empty(self, keep: str = "") -> None:
         """Killed in the middle of it, the folder still holds a run, and one that is not finished."""
         if self._visible() and not (self.path / "run.json").exists():

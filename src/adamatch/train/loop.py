@@ -17,7 +17,7 @@ from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, Interruption
 from adamatch.files import disk_is_full, reason
-from adamatch.train import checkpoint
+from adamatch.train import checkpoint, memory
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -71,6 +71,7 @@ def train(
     captured, supply = Captured(step, machine), Supply(run, problem, step, execution)
     with Progress(recipe, quiet=execution.quiet) as progress, _stop_signals() as stopped:
         progress.say(f"images are loaded {supply.places}")
+        memory.check(step, recipe, problem, progress.warn)
         history, start = _resumed(folder, step, supply, progress)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)

@@ -27,6 +27,7 @@ RANGES = {  # of the hyper-parameters
     "batch": (1, 2**20),
     "images": (1, 2**50),
     "uratio": (1, 2**10),
+    "tau": (0.0, 1.0),
     "size": (1, LARGEST_SIZE),
     "lr": (0.0, LARGEST),
     "lr_end": (0.0, 1.0),
@@ -40,6 +41,7 @@ RANGES = {  # of the hyper-parameters
     "white": (0, 65535),
 }
 LARGEST_SEED = 2**48
+MOST_LABELS = 2**31
 FORM = 1  # what configurations mean now
 
 
@@ -77,10 +79,10 @@ class Recipe:
                 try:
                     object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
                 except (TypeError, ValueError, OverflowError):
-                    raise InputError(f"{each.name} is a number, not {getattr(self, each.name)!r}") from None
+                    raise InputError(f"{each.name} is a number, not {shortened(getattr(self, each.name))}") from None
             elif each.type in (str, bool) and not isinstance(getattr(self, each.name), each.type):
                 kind = "a name" if each.type is str else "true or false"
-                raise InputError(f"{each.name} is {kind}, not {getattr(self, each.name)!r}")
+                raise InputError(f"{each.name} is {kind}, not {shortened(getattr(self, each.name))}")
         for kind, name, valid in (
             ("kind of statistics", self.statistics, STATISTICS),
             ("optimiser", self.optimiser, OPTIMISERS),
@@ -195,11 +197,12 @@ class Run:
             object.__setattr__(self, name, int(getattr(self, name)))
         for each in fields(self):
             if each.type is str and not isinstance(getattr(self, each.name), str):
-                raise InputError(f"{each.name} is a name, not {getattr(self, each.name)!r}")
+                raise InputError(f"{each.name} is a name, not {shortened(getattr(self, each.name))}")
         options = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.options.items()}
         object.__setattr__(self, "options", options)
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {self.seed}")
+        for name, what, most in (("seed", "a seed is", LARGEST_SEED), ("labels", "labels per class are", MOST_LABELS)):
+            if not 0 <= getattr(self, name) <= most:
+                raise InputError(f"{what} a number from 0 to {most}, not {shortened(getattr(self, name))}")
 
     @property
     def reformed(self) -> bool:

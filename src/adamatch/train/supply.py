@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from adamatch import ranks
+from adamatch import methods, ranks
 from adamatch.data.feed import Feed
 from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch.methods import Method
 from adamatch.train.execution import Execution
 from adamatch.train.optim import learning_rate
 from adamatch.train.run import Recipe, Run
@@ -85,6 +86,19 @@ def labelled_counts(recipe: Recipe, pools: Sequence[Labelled]) -> list[int]:
     shared = ranks.count()
     small = [recipe.batch if recipe.repeat else max(shared, len(pool) // shared * shared) for pool in pools[1:]]
     return [recipe.batch, *(min(recipe.batch, count) for count in small)]
+
+
+def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
+    """The run's method, for its network."""
+    return methods.build(
+        run.method,
+        classes=len(problem.classes),
+        net=net,
+        tau=run.recipe.tau,
+        release=run.recipe.release,
+        batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
+        options=run.options,
+    )
 
 
 def _joined(batches: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:

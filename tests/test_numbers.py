@@ -1,0 +1,126 @@
+"""Absurd numbers: whatever stands for a number on the command line is refused in a few words, at once."""
+
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from train import tiny
+
+from adamatch import cli, experiment
+from adamatch.grid import commands as grid
+from adamatch.grid import cost
+from adamatch.sets import commands as data
+from adamatch.train import loop
+
+HUGE, ENDLESS = "9" * 20, "9" * 400
+FOLDERS = "fit --source {folder}/photos --target {folder}/photos --out {folder}/run"
+TRAIN = "train --source rendered --target handwritten --out {folder}/run"
+GRID = "grid run handwriting --out {folder}/grid"
+# Each command line, and its numbers: refused are, of each, all of ABSURD; "text" stands for itself.
+LINES: dict[str, tuple[str, ...]] = {
+    "demo --out {folder}/demo": ("seed",),
+    FOLDERS: ("seed", "labels-per-class", "size", "images", "batch", "lr", "frozen"),
+    TRAIN: ("labels", "images", "batch", "uratio", "tau", "lr", "weight-decay", "seed"),
+    "grid plan handwriting": ("gpus",),
+    GRID: ("seconds", "processes"),
+    f"{GRID} --engine slurm": ("cpus-per-run", "gpus-per-run", "minutes", "array-limit", "at-once"),
+    "data prepare svhn --from {folder}": ("size", "workers"),
+    "data generate digits --data {folder}": ("train", "test", "seed", "workers"),
+    "data generate mnistm --from {folder} --photos {folder} --data {folder}": ("seed", "workers"),
+}
+ABSURD = (HUGE, ENDLESS, "9" * 5000, "-1", "nan", "inf", "1e999", "", "ten")
+OPTIONS = {
+    "adamatch": ("window", "pools", "decay", "warm_up", "batches", "interpolate", "release", "target"),
+    "noisystudent": ("generations",),
+}
+LARGE = {"size": "100000", "batch": "1000000000", "uratio": "1000000", "images": "9999999999999999", "processes": "100000"}
+
+
+class Began(Exception):  # noqa: N818
+    """What was given was taken, and the work begins."""
+
+
+@pytest.fixture
+def nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(*given: Any, **more: Any) -> None:
+        raise Began
+
+    monkeypatch.setattr(experiment, "problem_of", lambda run, data: tiny.problem())  # reading images takes its time
+    monkeypatch.setattr(loop, "train", begin)
+    fit = importlib.import_module("adamatch.fit")  # the package has the function under this name
+    for module, name in ((fit, "OwnData"), (grid, "run_grid"), (data, "store_split"), (cost, "wall_time")):
+        monkeypatch.setattr(module, name, begin)
+    for number in range(2):
+        path = tmp_path / "photos" / str(number) / "a.png"
+        path.parent.mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(path)
+
+
+def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says as it refuses; it ends with 2, in few words and seconds."""
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["adamatch", *(word.format(folder=folder) for word in line.split(" "))])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert ended.value.code == 2
+    assert time.monotonic() - began < 10
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    # One line; what cannot even be read as a number is the command line's own to tell, in its frame.
+    assert (text.startswith("error: ") and text.count("\n") == 1) or "Invalid value for" in text, text
+    assert len(text) < 1000
+    return text
+
+
+@pytest.mark.usefixtures("nothing_begins")
+@pytest.mark.parametrize(("line", "option"), [(line, option) for line, options in LINES.items() for option in options])
+def test_absurd_numbers(line: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for value in (*ABSURD, *([LARGE[option]] if option in LARGE else [])):
+        if (option, value) not in {("lr", HUGE), ("weight-decay", HUGE)}:  # a learning rate of which it is said what comes
+            said(f"{line} --{option} {value}", tmp_path, capsys)
+
+
+@pytest.mark.usefixtures("nothing_begins")
+@pytest.mark.parametrize(("method", "option"), [(method, option) for method, names in OPTIONS.items() for option in names])
+def test_absurd_options_of_a_method(method: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for value in (*ABSURD, f"{HUGE},{ENDLESS}", "nan,inf", "0"):
+        if (option, value) != ("decay", "0"):
+            assert option.split("_")[0] in said(f"{TRAIN} --method {method} --option {option}={value}", tmp_path, capsys)
+
+
+@pytest.mark.usefixtures("nothing_begins")
+def test_sound_numbers_are_taken(tmp_path: Path) -> None:
+    sound = {"labels": "0", "images": "40000", "batch": "16", "tau": "0.5", "seed": "281474976710656"}
+    words = [word for name, value in sound.items() for word in (f"--{name}", value)]
+    line = [word.format(folder=tmp_path) for word in TRAIN.split(" ")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["adamatch", *line, *words, "--option", "window=65536", "--device", "cpu"])
+        with pytest.raises(Began):
+            cli.main()
+
+
+def test_every_number_of_the_command_line_is_among_them() -> None:
+    tested = {
+        (line.split(" --")[0].removesuffix(" handwriting").removesuffix(" svhn"), name)
+        for line in LINES
+        for name in LINES[line]
+    }
+    commands: dict[str, Callable[..., Any]] = {
+        **{each.callback.__name__: each.callback for each in cli.app.registered_commands if each.callback},
+        **{f"grid {each.callback.__name__}": each.callback for each in grid.app.registered_commands if each.callback},
+        **{f"data {each.callback.__name__}": each.callback for each in data.app.registered_commands if each.callback},
+        **{f"data generate {each.name}": each.callback for each in data.generate.registered_commands if each.callback},
+    }
+    assert {"fit", "train", "grid run", "data prepare", "data generate digits"} <= commands.keys()
+    for command, function in commands.items():
+        for name, parameter in inspect.signature(function).parameters.items():
+            kinds = str(parameter.annotation).split("typer")[0]
+            if "int" in kinds.split("[")[1].replace("|", ",").split(",") or " float" in kinds or "[float" in kinds:
+                assert (command, name.replace("_", "-")) in tested, (command, name)

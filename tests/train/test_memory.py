@@ -1,0 +1,316 @@
+"""Memory: what a step needs is known before it, a batch that fits is named or chosen, and too little of it is one line."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from colours import TINY, arrays, network
+from torch import Tensor, nn
+from train import tiny
+
+import adamatch
+from adamatch import cli, errors, nets
+from adamatch.data.tasks import Problem, pose
+from adamatch.errors import InputError
+from adamatch.train import memory
+from adamatch.train.execution import Execution
+from adamatch.train.memory import Need
+from adamatch.train.run import Recipe, Run
+from adamatch.train.speed import Captured
+from adamatch.train.step import Step
+from adamatch.train.supply import Supply, method_of
+
+GPU = replace(tiny.CPU, precision="bf16")  # as far as an estimate goes
+OUT_OF_MEMORY = [
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 10 GiB\nmore"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"),
+]
+
+
+def posed(size: int) -> Problem:
+    """Images of any size."""
+    stores = [tiny.store(6, seed) for seed in (1, 2)]
+    source, target = (replace(each, images=each.images.repeat(size // 8, 1).repeat(size // 8, 2)) for each in stores)
+    return pose("uda", [source], target, {})
+
+
+def of(name: str, size: int, batch: int, method: str = "adamatch") -> tuple[Run, Problem, nn.Module]:
+    recipe = Recipe(network=name, size=size, images=8 * batch, batch=batch, weight_decay=0.0, strong="cutout")
+    return Run(benchmark="x", method=method, recipe=recipe), posed(size), nets.build(name, 3)
+
+
+def needed(name: str, size: int, batch: int, method: str = "adamatch") -> Need:
+    run, problem, net = of(name, size, batch, method)
+    found = memory.need(net, method_of(run, problem, net), run.recipe, problem, tiny.CPU)
+    assert found is not None
+    return found
+
+
+def take_steps(name: str, size: int, batch: int, method: str, told: Path) -> None:
+    """Two steps; into the file, how much more memory the process had at its most than before."""
+    torch.set_num_threads(1)
+    run, problem, net = of(name, size, batch, method)
+    step = Step(net, method_of(run, problem, net), run.recipe, tiny.CPU, print)
+    supply = Supply(run, problem, step, Execution(tiny.CPU))
+    before = in_memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the most there was
+    for done in range(2):
+        step(supply.next(done))
+    told.write_text(str(in_memory("VmHWM") - before))
+
+
+def in_memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells the most memory that was used")
+@pytest.mark.parametrize(
+    ("name", "size", "batch", "method"),
+    [("wrn-28-2", 32, 3, "adamatch"), ("efficientnet-lite0", 64, 4, "adamatch"), ("efficientnet-lite0", 64, 8, "mcd")],
+)
+def test_an_estimate_is_what_a_step_takes_within_a_third(name: str, size: int, batch: int, method: str, tmp_path: Path) -> None:
+    assert tiny.in_process(take_steps, name, size, batch, method, tmp_path / "most") == 0
+    most = int((tmp_path / "most").read_text())
+    print(f"{needed(name, size, batch, method).of(batch) / most:.2f} of {most / 2**20:.0f} MiB")
+    assert most / 1.33 < needed(name, size, batch, method).of(batch) < most * 1.33
+
+
+def test_an_estimate_leaves_network_method_and_random_numbers_alone() -> None:
+    run, problem, net = of("wrn-tiny", 8, 4)
+    net.eval()
+    method = method_of(run, problem, net)
+    before, drawn = copy.deepcopy([net.state_dict(), method.state_dict()]), torch.get_rng_state()
+    assert memory.need(net, method, run.recipe, problem, tiny.CPU) is not None
+    assert torch.equal(drawn, torch.get_rng_state())
+    for was, now in zip(before, (net.state_dict(), method.state_dict()), strict=True):
+        assert all(torch.equal(was[name], now[name]) for name in was)
+    assert all(each.device.type == "cpu" and each.grad is None for each in net.parameters())
+    assert not net.training
+
+
+def test_half_precision_takes_less_and_larger_images_more() -> None:
+    run, problem, net = of("wrn-small", 32, 4)
+    half = memory.need(net, method_of(run, problem, net), run.recipe, problem, GPU)
+    assert half is not None
+    assert half.each < 0.7 * needed("wrn-small", 32, 4).each
+    assert 3.5 < needed("wrn-small", 64, 4).each / needed("wrn-small", 32, 4).each < 4.5
+
+
+def test_the_largest_batch_that_fits() -> None:
+    need = Need(fixed=100, each=10)
+    assert [need.largest(room) for room in (0, 100, 109, 110, 129, 130, 179, 180, 100 + 10 * 70)] == [
+        0,
+        0,
+        0,
+        1,
+        2,
+        2,
+        4,
+        8,
+        64,
+    ]
+    assert need.of(need.largest(10_000)) <= 10_000
+
+
+class Counting(nn.Module):
+    """A network that asks for numbers: nothing can be told of it beforehand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(192, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(x.flatten(1))
+        return logits * float(x.mean() > -9)
+
+
+def test_a_network_of_which_nothing_can_be_told_is_trained_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free", lambda device: 1)
+    tiny.solve(tiny.a_run(), tmp_path / "run", net=Counting())
+
+
+def room_for(monkeypatch: pytest.MonkeyPatch, room: float) -> None:
+    monkeypatch.setattr(memory, "free", lambda device: int(room))
+
+
+def test_a_step_that_cannot_fit_is_refused_with_a_batch_that_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, problem, net = tiny.a_run(batch=8), tiny.problem(), nets.build("wrn-tiny", 3)
+    takes = memory.need(net, method_of(run, problem, net), run.recipe, problem, tiny.CPU)
+    assert takes is not None
+    room_for(monkeypatch, takes.of(2))
+    with pytest.raises(InputError) as refused:
+        tiny.solve(run, tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("a step of 8 labelled images needs about ")
+    assert str(refused.value).endswith(": batch 2 would fit")
+    tiny.solve(tiny.a_run(batch=2), tmp_path / "run")  # as it says, and in the same folder
+
+
+def test_the_largest_batch_there_may_be_is_refused_before_anything_is_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room_for(monkeypatch, 2**33)
+    with pytest.raises(InputError, match=r"and 8\.0 GiB are free: batch \d+ would fit"):
+        tiny.solve(tiny.a_run(batch=2**20, images=2**20), tmp_path / "run")
+
+
+def test_of_one_that_may_not_fit_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, problem, net = tiny.a_run(), tiny.problem(), nets.build("wrn-tiny", 3)
+    takes = memory.need(net, method_of(run, problem, net), run.recipe, problem, tiny.CPU)
+    assert takes is not None
+    room_for(monkeypatch, takes.of(4) / 1.2)
+    tiny.solve(run, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert said.count("warning: a step of 4 labelled images needs about") == 1
+    assert "batch 2 would fit" in said
+
+
+def test_where_no_batch_fits_another_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room_for(monkeypatch, 1000)
+    with pytest.raises(InputError, match="a smaller network or size may fit"):
+        tiny.solve(tiny.a_run(), tmp_path / "run")
+
+
+def fit(out: Path, **changes: Any) -> adamatch.Model:
+    given = {
+        name: value
+        for name, value in (TINY | {"images": 64, "twin": False} | changes).items()
+        if name != "batch" or "batch" in changes
+    }
+    return adamatch.fit(source=arrays(60), target=arrays(60, 1)[0], out=out, network=network(norm=True), **given)
+
+
+def batch_of(out: Path) -> int:
+    return int(json.loads((out / "run.json").read_text())["recipe"]["batch"])
+
+
+def test_fit_chooses_a_batch_that_fits_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: list[Need] = []
+    need: Callable[..., Any] = memory.need
+
+    def noted(*given: Any) -> Need:
+        found.append(need(*given))
+        return found[-1]
+
+    monkeypatch.setattr(memory, "need", noted)
+    room_for(monkeypatch, 1)
+    with pytest.raises(InputError, match="may fit"):
+        fit(tmp_path / "none")
+    room_for(monkeypatch, found[0].of(16) / memory.FILLED + 100_000)
+    fit(tmp_path / "run", quiet=False)
+    assert batch_of(tmp_path / "run") == 16
+    said = " ".join(capsys.readouterr().err.split())
+    assert "batch: 16 labelled images instead of 64, so that a step fits the memory that is free" in said
+
+
+def test_a_run_goes_on_with_its_batch_whatever_is_free_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit(tmp_path / "whole")
+    assert batch_of(tmp_path / "whole") == 64  # there is room
+    monkeypatch.setattr(memory, "fitting", lambda *given: 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(Captured, "__call__", ending(MemoryError(), 5))
+        with pytest.raises(InputError, match="out of memory"):
+            fit(tmp_path / "run")
+    assert batch_of(tmp_path / "run") == 8
+    monkeypatch.setattr(memory, "fitting", lambda *given: 64)
+    fit(tmp_path / "run")
+    assert batch_of(tmp_path / "run") == 8
+    fit(tmp_path / "run", overwrite=True)
+    assert batch_of(tmp_path / "run") == 64
+    monkeypatch.setattr(memory, "fitting", lambda *given: 8)
+    before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
+    fit(tmp_path / "run")  # and the other way round
+    assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_batch_that_was_asked_for_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "fitting", lambda *given: 2)
+    fit(tmp_path / "run", batch=4)
+    assert batch_of(tmp_path / "run") == 4
+
+
+def ending(error: BaseException, number: int) -> Callable[..., None]:
+    """Steps as ever; the one of this number ends so."""
+    whole, calls = Captured.__call__, iter(range(1, 1000))
+
+    def step(self: Captured, inputs: Any) -> None:
+        whole(self, inputs)
+        if next(calls) == number:
+            raise error
+
+    return step
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: str(error)[:20] or "MemoryError")
+def test_out_of_memory_is_one_line_and_the_same_command_goes_on(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny.a_run()
+    tiny.solve(run, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Captured, "__call__", ending(error, 5))
+        with pytest.raises(InputError) as failed:
+            tiny.solve(run, tmp_path / "run")
+    where = " of the GPU" if "CUDA" in str(error) else ""
+    assert str(failed.value) == (
+        f"out of memory{where}: end what else uses it and run the same command again (it resumes from step 3), "
+        "or start over with overwrite=True and batch 2"
+    )
+    tiny.solve(run, tmp_path / "run")
+    assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
+    assert [row["step"] for row in tiny.rows(tmp_path / "run")] == [row["step"] for row in tiny.rows(tmp_path / "whole")]
+
+
+@pytest.mark.parametrize("moment", [1, tiny.STEPS + 5])
+def test_out_of_memory_at_the_first_step_and_in_a_later_generation(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny.a_run(method="noisystudent")
+    with monkeypatch.context() as patch:
+        patch.setattr(Captured, "__call__", ending(MemoryError(), moment))
+        with pytest.raises(InputError, match="nothing of it was saved yet" if moment == 1 else "resumes from step 3"):
+            tiny.solve(run, tmp_path / "run")
+    tiny.solve(tiny.a_run(method="noisystudent", batch=2), tmp_path / "run", overwrite=True)  # as it says
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Captured, "__call__", ending(RuntimeError("shapes cannot be multiplied"), 2))
+    with pytest.raises(RuntimeError, match="shapes"):
+        tiny.solve(tiny.a_run(), tmp_path / "run")
+
+
+def test_what_came_of_it_is_recognised_too() -> None:
+    """As where a CUDA graph is captured: the error that arrives is about the capture."""
+    arrived = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    assert not errors.is_out_of_memory(arrived)
+    arrived.__context__ = OUT_OF_MEMORY[1]
+    assert errors.is_out_of_memory(arrived)
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: str(error)[:20] or "MemoryError")
+def test_elsewhere_the_command_says_it_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def app() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", app)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: out of memory: end what else uses it, or give fewer or smaller images\n"
