@@ -62,4 +62,5 @@ def _list(folder: Path) -> str:
 
 def _mathml(found: re.Match[str]) -> str:
     display = "block" if found[1] == "div" else "inline"
-    return latex2mathml.converter.convert(html.unescape(found[2]), display=display)
+    made = latex2mathml.converter.convert(html.unescape(found[2]), display=display)
+    return f'<div class="equation">{made}</div>' if display == "block" else made
