@@ -3,7 +3,7 @@ PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
 
-.PHONY: setup demo test check wheel slow fuzz mutants clean
+.PHONY: setup demo test check wheel docs slow fuzz mutants clean
 
 setup: $(ENV)/ready
 
@@ -27,6 +27,15 @@ test: check
 
 wheel: setup
 	$(BIN)/python tests/wheel.py
+
+# The documentation, into build/site; a link that leads nowhere is an error.
+docs: $(ENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+$(ENV)/docs: $(ENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
 
 slow: setup
 	$(BIN)/pytest -m slow

@@ -2,9 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from pages import ROOT, anchors, links, pages
+
 CODE, TESTS = ROOT / "src" / "adamatch", ROOT / "tests"
 
 
@@ -61,6 +61,23 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_links_of_the_readme_and_the_documents_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert link.startswith("http") or (page.parent / link).exists(), f"{page.name}: {link}"
+    found = 0
+    for page in (*pages(), ROOT / "CONTRIBUTING.md", *(ROOT / "results").glob("*.md")):
+        for link in links(page):
+            file, _, anchor = link.partition("#")
+            to = page.parent / file if file else page
+            assert link.startswith("http") or to.exists(), f"{page.name}: {link}"
+            assert not anchor or anchor in anchors(to), f"{page.name}: {link}"
+            found += 1
+    assert found > 100
+
+
+def test_every_page_is_in_the_navigation_and_its_pictures_are_small() -> None:
+    listed = re.findall(r" ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+    for picture in (*(ROOT / "docs").glob("*.png"), *(ROOT / "docs").glob("*.jpg")):
+        assert picture.stat().st_size < 250_000, picture.name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
