@@ -67,9 +67,10 @@ class Predictions:
             import pandas as pd
         except ImportError:
             raise InputError("pandas is not installed: pip install pandas, or use to_csv") from None
-        best = self.probabilities.max(1) if len(self) else []
-        frame = pd.DataFrame({"path": self.paths, "class": self.labels, "probability": best})
-        return frame.join(pd.DataFrame(self.probabilities, columns=list(self.classes)), rsuffix=" (class)")
+        columns = {"path": self.paths, "class": self.labels, "probability": self.probabilities.max(1) if len(self) else []}
+        for name, values in zip(self.classes, self.probabilities.T, strict=True):
+            columns[f"{name} (class)" if name in columns else name] = values
+        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True, repr=False)
