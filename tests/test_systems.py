@@ -61,6 +61,7 @@ def test_tests_that_need_no_posix_pass_without_it(tmp_path: Path) -> None:
         "nets/test_graph.py",
         "train/test_step.py",
         "train/test_run.py",
+        "train/test_again.py",
     ]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no_posix", "-p", "no:cacheprovider", "-m", "not slow and not posix"]
     paths = os.pathsep.join([str(Path(adamatch.__file__).parents[1]), str(TESTS)])
