@@ -54,7 +54,13 @@ def test_labels_of_another_kind_are_named(labels: object, run: Path) -> None:
 @pytest.mark.parametrize("value", [value for value in VALUES if value != {}], ids=lambda value: repr(value)[:20])
 def test_a_verdict_of_another_kind_is_none(value: object) -> None:
     assert not summary.readable(value)
-    sound = {"range": {"at_least": 1.0, "at_best": 2.0}, "gain": None, "twin": None, "held_out": 0, "warnings": []}
+    sound: dict[str, Any] = {
+        "range": {"at_least": 1.0, "at_best": 2.0},
+        "gain": None,
+        "twin": None,
+        "held_out": 0,
+        "warnings": [],
+    }
     assert summary.readable(sound)
     assert not summary.readable(sound | {"range": value})
 
