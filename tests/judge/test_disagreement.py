@@ -110,3 +110,4 @@ def test_evidence_up_to_an_evaluation() -> None:
     assert np.array_equal(early.last, RUN.target[1])
     assert early.twin is TWIN
     assert RUN.with_twin(made.evidence([0.5], TRUE[:10], HELD)).twin is None  # other images
+    assert RUN.with_twin(made.evidence([0.5], TRUE, HELD[:3])).twin is None  # other held-out ones

@@ -46,8 +46,8 @@ class Evidence:
 
     def with_twin(self, twin: Self | None) -> Self:
         """The same beside its twin, if that has looked at the same images."""
-        fits = twin is not None and twin.target.shape[1:] == self.target.shape[1:]
-        return replace(self, twin=twin if fits else None)
+        shapes = [(each.target.shape[1:], each.source.shape[1:]) for each in (self, twin or self)]
+        return replace(self, twin=twin if shapes[0] == shapes[1] else None)
 
 
 def read(folder: Path) -> Evidence | None:
