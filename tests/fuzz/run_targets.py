@@ -207,6 +207,7 @@ def _page(file: str, folder: Path) -> Path:
     warned = {"kind": "odd", "text": "some", "images": [1, 2]}
     verdict = {"range": {"at_least": 60, "at_best": 80}, "chosen_step": 2, "warnings": [warned]}
     (path / "judge.json").write_text(json.dumps(verdict))
+    (path / "outputs" / "classes.json").write_text(json.dumps({"classes": ["a", "b", "c"], "source": []}))
     points, labels = rng.normal(size=(9, 2)).astype(np.float32), rng.integers(0, 3, 9)
     looks = {"brightness": [0.5] * 9, "contrast": [0.2] * 9, "sharpness": [0.1] * 9, "size": [12.0] * 9}
     pool = Pool(9, "", tuple(f"{i}.png" for i in range(9)), tuple(labels.tolist()), looks=looks)

@@ -116,6 +116,9 @@ def _check_sum(path: Path, head: Mapping[str, Any], name: str) -> None:
         raise ValueError(f"{name} was changed since it was written")
 
 
+KINDS: dict[str, type] = {"images": np.uint8, "done": np.uint8, "labels": np.int64}  # of the arrays that a writer fills
+
+
 class Writer:
     """Fills a store in a folder beside its final name, and moves it there when it is complete.
 
@@ -144,18 +147,29 @@ class Writer:
         }
         signature = json.dumps([count, size, self.head, plan], sort_keys=True, default=str)
         signature_file = self.partial / "plan.json"
-        if not (signature_file.is_file() and signature_file.read_text() == signature):
+        shapes: dict[str, tuple[int, ...]] = {"images": (count, size, size, 3), "done": (count,)}
+        shapes |= {"labels": (count,)} if labelled else {}
+        if not (signature_file.is_file() and signature_file.read_bytes() == signature.encode() and self._sound(shapes)):
             shutil.rmtree(self.partial, ignore_errors=True)
             self.partial.mkdir(parents=True)
             _require_space(self.partial, count * size * size * 3)
-            self._new("images", (count, size, size, 3), np.uint8)
-            self._new("done", (count,), np.uint8)
-            if labelled:
-                self._new("labels", (count,), np.int64)
+            for name, shape in shapes.items():
+                self._new(name, shape, KINDS[name])
             signature_file.write_text(signature)  # last: its presence means that the arrays are there
-        self.images: Pixels = np.load(self.partial / "images.npy", mmap_mode="r+")
-        self.done: Pixels = np.load(self.partial / "done.npy", mmap_mode="r+")
-        self.labels: Labels | None = np.load(self.partial / "labels.npy", mmap_mode="r+") if labelled else None
+        self.images: Pixels = self._opened("images")
+        self.done: Pixels = self._opened("done")
+        self.labels: Labels | None = self._opened("labels") if labelled else None
+
+    def _sound(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether the arrays of a store that was begun are what they were made as."""
+        try:
+            found = {name: self._opened(name) for name in shapes}
+        except Exception:  # NumPy raises errors of all kinds, where a file is damaged
+            return False
+        return all(found[name].shape == shape and found[name].dtype == KINDS[name] for name, shape in shapes.items())
+
+    def _opened(self, name: str) -> Any:
+        return np.load(self.partial / f"{name}.npy", mmap_mode="r+", allow_pickle=False)
 
     def _new(self, name: str, shape: tuple[int, ...], dtype: type) -> None:
         path = self.partial / f"{name}.npy"
