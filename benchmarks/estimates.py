@@ -3,8 +3,9 @@
     python benchmarks/estimates.py runs/estimates --out results/estimates.md
 
 Reads NAME.npz for each run: `labels` [n] of its unlabelled target images (-1: of no class), `held` [m] of held-out source
-images, `steps` [e], and what the network said, `target` [e, n, k] and `source` [e, m, k]; NAME-twin.npz is the same of training
-on the labelled images alone. benchmarks/small_runs.py makes some on a CPU. Labels of the target are used in this file alone.
+images, `steps` [e], what the network said, `target` [e, n, k] and `source` [e, m, k], and whether it `started` from learned
+weights; NAME-twin.npz is the same of training on the labelled images alone. benchmarks/photographs.py makes them, and
+benchmarks/small_runs.py small ones on a CPU. Labels of the target are used in this file alone.
 """
 
 import argparse
@@ -56,8 +57,9 @@ def load(folder: Path) -> list[Saved]:
 def _read(path: Path) -> tuple[Evidence, NDArray[np.int64]]:
     with np.load(path, allow_pickle=False) as arrays:
         target, source = (_rows(arrays[name]) for name in ("target", "source"))
-        held = arrays["held"].astype(np.int64)
-        return Evidence(tuple(arrays["steps"].tolist()), target, source, held), arrays["labels"].astype(np.int64)
+        held, started = arrays["held"].astype(np.int64), bool(arrays["started"])
+        known = Evidence(tuple(arrays["steps"].tolist()), target, source, held, started=started)
+        return known, arrays["labels"].astype(np.int64)
 
 
 def _rows(said: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -73,7 +75,8 @@ def estimates_table(runs: list[Saved]) -> list[str]:
     truths, table = [], []
     for run in runs:
         found = {name: _percent(value) for name, value in accuracy.estimates(run.known).items()}
-        low, high = accuracy.range_of({name: None if value is None else value / 100 for name, value in found.items()})
+        fractions = {name: None if value is None else value / 100 for name, value in found.items()}
+        low, high = accuracy.range_of(fractions, run.known.started)
         truths.append(run.accuracies()[-1])
         table.append([*found.values(), _percent(low), _percent(high)])
     lines = [_row(["run", "true", *names]), _rule(len(names) + 2)]
@@ -170,7 +173,8 @@ def report(folder: Path) -> str:
         "`python benchmarks/estimates.py`, which alone sees their labels.",
         "## Accuracy",
         f"At best is the lowest of {', '.join(accuracy.AT_BEST)}; at least the lowest of {', '.join(accuracy.AT_LEAST)}, and "
-        "never above at best. Runs whose target has images of no class are left out.",
+        "never above at best. Of networks that began from nothing nothing is said at best: what it would be stands under "
+        "its name. Runs whose target has images of no class are left out.",
         *estimates_table(runs),
         "## Gain over training on the labelled images alone",
         f"What is printed is by {accuracy.GAIN}.",

@@ -120,6 +120,7 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         labels=labels,
         held=held,
         steps=np.array(list(found)),
+        started=True,
         target=np.stack([each["target"] for each in found.values()]),
         source=np.stack([each["source"] for each in found.values()]),
     )

@@ -174,6 +174,7 @@ def make(name: str, stores: tuple[Store, Store], out: Path, images: int) -> None
             labels=labels[outputs.rows(len(labels))],
             held=held[outputs.rows(len(held))],
             steps=np.array(list(said)),
+            started=False,
             target=np.stack([each["target"] for each in said.values()]),
             source=np.stack([each["source"] for each in said.values()]),
         )

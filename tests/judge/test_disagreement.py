@@ -104,6 +104,12 @@ def test_at_least_is_never_above_at_best() -> None:
     assert accuracy.range_of(found) == (0.4, 0.4)
 
 
+def test_nothing_is_said_at_best_of_a_network_that_began_from_nothing() -> None:
+    low, high = accuracy.range_of(accuracy.estimates(BOTH), started=False)
+    assert low is not None
+    assert high is None
+
+
 def test_evidence_up_to_an_evaluation() -> None:
     early: Evidence = BOTH.at(1)
     assert early.steps == (100, 200)

@@ -101,6 +101,7 @@ def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
         ({"gain": 0.4}, "Adaptation changed little", "is not known"),
         ({"range": {"at_least": None}}, "Trained", "is not known"),
         ({"range": {"at_least": None, "at_best": 77.7}}, "Trained", "at best 78 % are likely right"),
+        ({"range": {"at_least": 33.3, "at_best": None}}, "Trained", "at least 33 % are likely right"),
         ({"range": "odd", "gain": "much", "warnings": 7}, "Trained", "is not known"),
         ({}, "Trained", "of the target images differently than"),
     ],

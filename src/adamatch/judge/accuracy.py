@@ -36,7 +36,7 @@ LOW: Mapping[str, Estimate] = {
 # What the range is made of: of several, the lowest.
 AT_BEST = ("threshold",)  # transport is 17 too low on PACS: results/estimates.md
 AT_LEAST = ("twin and source", "critic")
-GAIN = "threshold"
+GAIN = "transport"
 
 
 def estimates(evidence: Evidence) -> dict[str, float | None]:
@@ -44,10 +44,13 @@ def estimates(evidence: Evidence) -> dict[str, float | None]:
     return {name: estimate(evidence) for name, estimate in {**HIGH, **LOW}.items()}
 
 
-def range_of(found: Mapping[str, float | None]) -> tuple[float | None, float | None]:
-    """(at least, at best), from `estimates`; None where what is needed is not known, and at least is never above at best."""
+def range_of(found: Mapping[str, float | None], started: bool = True) -> tuple[float | None, float | None]:
+    """(at least, at best), from `estimates`; None where what is needed is not known, and at least is never above at best.
+
+    A network that began from nothing is as sure of wrong answers as of right ones: of it nothing is said at best.
+    """
     low, high = (_lowest(found, names) for names in (AT_LEAST, AT_BEST))
-    return (low if low is None or high is None else min(low, high)), high
+    return (low if low is None or high is None else min(low, high)), (high if started else None)
 
 
 def gain(evidence: Evidence) -> float | None:

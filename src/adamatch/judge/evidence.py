@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.data.store import Labels
+from adamatch.files import read_json
 from adamatch.judge import outputs
 
 Floats = NDArray[np.float32]
@@ -28,6 +29,7 @@ class Evidence:
     source: Floats  # [e, m, k]
     held: Labels  # [m]
     twin: Self | None = None  # the same of a network that was trained on the labelled images alone
+    started: bool = True  # whether the network began from learned weights, such as ImageNet's
 
     @property
     def last(self) -> Floats:
@@ -58,8 +60,17 @@ def read(folder: Path) -> Evidence | None:
     target = _stack([each["target"] for each in found.values()])
     labels = outputs.held(folder, next(iter(found.values())))
     if all("source" in each for each in found.values()) and len(labels):
-        return Evidence(tuple(found), target, _stack([each["source"] for each in found.values()]), labels)
-    return Evidence(tuple(found), target, np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0])
+        source = _stack([each["source"] for each in found.values()])
+    else:
+        source, labels = np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0]
+    return Evidence(tuple(found), target, source, labels, started=_started(folder))
+
+
+def _started(folder: Path) -> bool:
+    try:
+        return bool(read_json(folder / "run.json")["weights"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _stack(each: Sequence[NDArray[np.float16]]) -> Floats:

@@ -3,7 +3,8 @@
 version         of this form, 1
 source_accuracy of held-out source images, in percent, at the end (null: none were held out)
 held_out, images, looked_at   how many images were held out, are in the target, and were asked (at most 4,000, spread evenly)
-range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said
+range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said (at best: of networks
+                that began from nothing)
 gain            over the twin, in points, by the same estimate of both; null without a twin
 twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed" (how
                 many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many], most first)}
@@ -51,7 +52,7 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
     rows = outputs.rows(count)
     labels = evidence.held if images.labels is None else images.labels
     expected = shares.of_labels(labels, len(classes))
-    low, high = accuracy.range_of(accuracy.estimates(evidence))
+    low, high = accuracy.range_of(accuracy.estimates(evidence), evidence.started)
     chosen = choice.choose(evidence)
     return {
         "version": VERSION,

@@ -31,7 +31,7 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
 def ending(model: Model, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
-    estimated = found is not None and found["range"]["at_best"] is not None
+    estimated = found is not None and any(end is not None for end in found["range"].values())
     known = measured.lines(model.history["estimate"], task=task, classes=len(model.classes), estimated=estimated)
     for line in (*known, *(summary.lines(found) if found else ())):
         say(line)

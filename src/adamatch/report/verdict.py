@@ -61,16 +61,19 @@ def _first(record: Record, accuracy: float | None, low: float | None, high: floa
         done = int(number(record.rows[-1].get("step")) or 0) if record.rows else 0
         whole = f" of {record.last_step:,}" if record.last_step else ""
         return f"The run has done {done:,}{whole} steps: what is below is from its last evaluation."
+    span = _span(low, high)
     if accuracy is not None:
-        estimate = (
-            f"; without labels it was put between {low:.0f} and {high:.0f} %" if low is not None and high is not None else ""
-        )
+        estimate = f"; without labels {'it was put' if 'and' in span else 'the estimate is'} {span}" if span else ""
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
-    if low is not None or high is not None:
-        span = f"between {low:.0f} and {high:.0f} %" if low is not None and high is not None else ""
-        span = span or (f"at best {high:.0f} %" if high is not None else f"at least {low:.0f} %")
+    if span:
         return f"Of the target images, {span} are likely right, judged without labels."
     return "How many target images are right is not known: there were no labels to measure it, and the run has no estimate."
+
+
+def _span(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"between {low:.0f} and {high:.0f} %"
+    return f"at least {low:.0f} %" if low is not None else f"at best {high:.0f} %" if high is not None else ""
 
 
 def _second(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:
