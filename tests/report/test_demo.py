@@ -12,7 +12,7 @@ from adamatch.train.run import recipe
 def test_the_demonstration_ends_with_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "recipe", lambda name: recipe(name, images=64, batch=16))
+    monkeypatch.setattr(demo, "recipe", lambda name, images: recipe(name, images=64, batch=16))
     summary = demo.demo(tmp_path / "demo", quiet=True)
     assert str(tmp_path / "demo/report.html") in capsys.readouterr().out
     found = Page(tmp_path / "demo/report.html")

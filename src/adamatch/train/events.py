@@ -22,7 +22,8 @@ class Events:
         self.path: Path | None = None
         if ranks.rank() == 0 and find_spec("tensorboard") is not None:
             folder.mkdir(exist_ok=True)
-            self.path = folder / f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{start}"
+            # TensorBoard reads files in the order of their names: a run may be resumed within a second.
+            self.path = folder / f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}.{os.getpid()}.{start}"
             self._write([{"file_version": "brain.Event:2"}, {"step": start + 1, "session_log": {"status": 1}}])  # START
 
     def add(self, row: Mapping[str, Any]) -> None:
