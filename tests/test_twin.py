@@ -142,7 +142,7 @@ def test_an_interrupted_twin_goes_on_and_a_finished_run_is_left_alone(tmp_path: 
     assert fit(out).history == model.history
     assert [(out / name).stat().st_mtime_ns for name in ("judge.json", "twin/result.json", "model.json")] == times
     whole = (out / "judge.json").read_text()
-    for damaged in (*STRANGE, whole.replace('"held_out": 6', '"held_out": 7'), changed(out / "judge.json", "twin", 7)):
+    for damaged in (STRANGE[0], whole.replace('"held_out": 6', '"held_out": 7'), changed(out / "judge.json", "twin", 7)):
         (out / "judge.json").write_text(damaged)
         assert fit(out).history == model.history
         assert (out / "judge.json").read_text() == whole  # made anew

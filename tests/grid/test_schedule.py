@@ -183,6 +183,7 @@ def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
     assert [fakes.starts(tmp_path / run.name) for run in grid] == [1] * 5
 
 
+@pytest.mark.slow
 def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> None:
     out, keep = tmp_path / "out", tmp_path / "keep"
     grid = experiments.load("grid.fakes:tiny")
