@@ -14,6 +14,7 @@ from PIL import Image
 
 import adamatch
 from adamatch import Model
+from adamatch.data.decode import read_image
 from adamatch.data.folders import median_side, read
 from adamatch.data.store import Store
 from adamatch.errors import InputError
@@ -336,6 +337,7 @@ def test_what_a_file_says_of_its_bits_holds(tmp_path: Path) -> None:
         chunk = b"sBIT\x0a"
         file.write_bytes(content[:33] + struct.pack(">I", 1) + chunk + struct.pack(">I", zlib.crc32(chunk)) + content[33:])
     assert [image.max() for image in read(plain, size=8, labelled=True).images] == [249, 125]
+    assert [np.asarray(read_image(file, white=65535)).max() for file in files(plain)] == [249, 125]  # among others, too
 
 
 def test_scans_in_datasets_have_one_white(tmp_path: Path, model: Model) -> None:
