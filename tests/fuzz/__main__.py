@@ -1,6 +1,7 @@
 """Run it: `python -m fuzz`, from tests/. Exit code 1 where anything but an error of one line came of a damaged file."""
 
 import argparse
+import math
 import sys
 import time
 from collections import Counter
@@ -23,9 +24,9 @@ def main() -> int:
     asked.add_argument("--processes", type=int, default=2)
     given = asked.parse_args()
     names = given.target or list(TARGETS)
-    each = -(-given.cases // len(names))
-    numbers = range(each) if given.only is None else (given.only,)
-    cases = [Case(name, number, given.seed) for name in names for number in numbers]
+    whole = given.cases / sum(TARGETS[name].share for name in names)
+    numbers = {name: range(math.ceil(whole * TARGETS[name].share)) if given.only is None else [given.only] for name in names}
+    cases = [Case(name, number, given.seed) for name in names for number in numbers[name]]
     began = time.monotonic()
     outcomes = run(cases, "fuzz.targets", given.processes)
     print(*summary(outcomes), sep="\n")

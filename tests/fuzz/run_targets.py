@@ -274,7 +274,7 @@ TARGETS: dict[str, Target] = {
     "checkpoint.json": Target(_bound(_checkpoint, "step-000000010.json"), _newest, True, JSON),
     "checkpoint.safetensors": Target(_bound(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)),
     **{
-        f"page of {file}": Target(_bound(_page, file), _write_page, inside=inside)
+        f"page of {file}": Target(_bound(_page, file), _write_page, inside=inside, share=0.3)
         for file, inside in {
             **dict.fromkeys(("run.json", "result.json", "judge.json", "images.json", "outputs/classes.json"), JSON),
             "metrics.jsonl": (damage.lines,),
@@ -283,7 +283,7 @@ TARGETS: dict[str, Target] = {
         }.items()
     },
     **{
-        f"finished run's {file}": Target(_bound(_finished, file), _again, checked, inside)
+        f"finished run's {file}": Target(_bound(_finished, file), _again, checked, inside, share=0.05)
         for file, checked, inside in (
             ("run.json", False, JSON),
             ("model.json", True, JSON),

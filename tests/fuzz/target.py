@@ -23,6 +23,7 @@ class Target:
     read: Callable[[Path], Any]
     checked: bool = False
     inside: tuple[Damage, ...] = ()
+    share: float = 1.0  # of the cases that others have: less where a case takes seconds
 
 
 def digest(value: Any) -> str:
