@@ -185,5 +185,7 @@ def test_other_arguments_are_checked() -> None:
         arguments.part("warm_up", 0)
     with pytest.raises(InputError, match=r"window counts.*not 0"):
         arguments.count("window", 0)
+    with pytest.raises(InputError, match=r"from 1 to 65,536, not 65537"):
+        arguments.count("window", 65537)
     with pytest.raises(InputError, match="source_loss"):
         arguments.view_weight("mean")
