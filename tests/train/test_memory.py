@@ -228,7 +228,10 @@ def test_a_run_goes_on_with_its_batch_whatever_is_free_by_then(tmp_path: Path, m
             fit(tmp_path / "run")
     assert batch_of(tmp_path / "run") == 8
     monkeypatch.setattr(memory, "fitting", lambda *given: 64)
-    fit(tmp_path / "run")
+    try:
+        fit(tmp_path / "run")
+    except InputError as error:
+        pytest.fail(f"refused: {error}")
     assert batch_of(tmp_path / "run") == 8
     fit(tmp_path / "run", overwrite=True)
     assert batch_of(tmp_path / "run") == 64
