@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,9 +108,12 @@ def _of_file(path: Path) -> list[Measured]:
     if not isinstance(facts, dict):
         return []
     try:
-        return _of_facts(facts)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):  # somebody else's file, or another version's
-        return []
+        found = _of_facts(facts)
+        if all(work(each.shape) > 0 and 0 < each.seconds < math.inf for each in found):
+            return found
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
+        pass
+    return []  # somebody else's file, or another version's
 
 
 def _of_facts(facts: dict[str, Any]) -> list[Measured]:

@@ -4,14 +4,17 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adamatch.data.tasks import POOLS
 from adamatch.errors import InputError, shortened
 from adamatch.files import read_json
 from adamatch.grid import published
 from adamatch.grid.render import Figure
+from adamatch.methods import METHODS
 from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.train.folder import read_result
 from adamatch.train.run import BUDGETS, PAPER, Recipe, Run, recipe
@@ -46,17 +49,25 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             raise InputError(f"{path} is not a result: its JSON cannot be read") from None
         if isinstance(facts, dict) and facts.keys() >= {"id", "run", "accuracy"}:
-            results[str(facts["id"])] = read_result(path)
+            results[str(facts["id"])] = _sound(read_result(path), path)
     return list(results.values())
 
 
+def _sound(result: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Of the kinds that a table needs; whatever else there is, is not looked at."""
+    versions, shared = result.get("versions", {}), result.get("at_a_time", 1)
+    texts = [result.get("machine", ""), result.get("date", "")]
+    if not isinstance(versions, dict) or not isinstance(shared, int) or not all(isinstance(each, str) for each in texts):
+        raise InputError(f"{path} is damaged: copy it anew")
+    return result
+
+
 def run_of(result: dict[str, Any]) -> Run:
-    try:
-        return Run.from_json(json.dumps(result["run"]))
-    except (ValueError, KeyError):
-        raise InputError(
-            f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one"
-        ) from None
+    with suppress(ValueError, KeyError):
+        run = Run.from_json(json.dumps(result["run"]))
+        if run.task in POOLS and run.method in METHODS:
+            return run
+    raise InputError(f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one")
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:

@@ -45,7 +45,7 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
     made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *pretraining.tables(done, METHODS), *_variants(done)]
     if detail:
         made.append(_cells(done))
-    if made:
+    if made and done:
         made[-1] = replace(made[-1], notes=[*made[-1].notes, _evidence(done)])
     return made
 

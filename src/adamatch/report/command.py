@@ -10,13 +10,14 @@ from adamatch.train.run import LATER, PAPER, PRETRAINED, Recipe, recipe
 
 OF_TRAIN = ("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics")
 OF_FIT = ("network", "size", "images", "batch", "lr")
+NAMES = dict.fromkeys(("benchmark", "task", "source", "target", "method")) | {"budget": "paper", "weights": ""}
 OWN = "folders"  # the benchmark of one's own images
 
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
     """For a shell, or for Python where the command line has no words for it; empty where run.json does not say enough."""
     run, values = record.run, section(record.run, "recipe")
-    if not values or not {"benchmark", "task", "source", "target", "method", "seed"} <= run.keys():
+    if not values or "seed" not in run or not all(isinstance(run.get(name, given), str) for name, given in NAMES.items()):
         return ""
     again = f"{record.path.name}-again"
     if run["benchmark"] == OWN:

@@ -229,7 +229,7 @@ class Run:
         try:
             values = parse(text)
             run = cls(**values | {"recipe": Recipe(**values["recipe"])})
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a run: {error!r}") from None
         return replace(run, form=0) if "form" not in values and run.reformed else run
 
