@@ -56,17 +56,10 @@ def load(folder: Path) -> list[Saved]:
 
 def _read(path: Path) -> tuple[Evidence, NDArray[np.int64]]:
     with np.load(path, allow_pickle=False) as arrays:
-        target, source = (_rows(arrays[name]) for name in ("target", "source"))
+        target, source = (evidence.normalised(arrays[name]) for name in ("target", "source"))
         held, started = arrays["held"].astype(np.int64), bool(arrays["started"])
         known = Evidence(tuple(arrays["steps"].tolist()), target, source, held, started=started)
         return known, arrays["labels"].astype(np.int64)
-
-
-def _rows(said: NDArray[np.floating]) -> NDArray[np.float32]:
-    """In 16 bits rows do not quite add up to one."""
-    wide: NDArray[np.float32] = said.astype(np.float32)
-    wide /= np.maximum(wide.sum(-1, keepdims=True), evidence.SMALLEST)
-    return wide
 
 
 def estimates_table(runs: list[Saved]) -> list[str]:

@@ -62,10 +62,10 @@ def test_other_errors_are_told_at_once(
 
 
 def test_what_a_disk_said() -> None:
-    assert files.reason(OSError(errno.ESTALE, "x")) == os.strerror(errno.ESTALE)
-    assert files.reason(OSError(errno.EDQUOT, "x")) == "the disk is full"
-    assert files.reason(SafetensorError("Error while serializing: I/O error (os error 28)")) == "the disk is full"
-    assert files.reason(ValueError("first\nsecond")) == "first"
+    assert files.disk_reason(OSError(errno.ESTALE, "x")) == os.strerror(errno.ESTALE)
+    assert files.disk_reason(OSError(errno.EDQUOT, "x")) == "the disk is full"
+    assert files.disk_reason(SafetensorError("Error while serializing: I/O error (os error 28)")) == "the disk is full"
+    assert files.disk_reason(ValueError("first\nsecond")) == "first"
     assert files.may_pass(SafetensorError(f"I/O error: Stale file handle (os error {errno.ESTALE})"))
     assert not files.may_pass(SafetensorError("HeaderTooLarge"))
     try:

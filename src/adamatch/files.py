@@ -104,7 +104,7 @@ def disk_is_full(error: BaseException | None) -> bool:
     return any(number in FULL for number in _numbers(error))
 
 
-def reason(error: BaseException) -> str:
+def disk_reason(error: BaseException) -> str:
     """In a few words, what the disk said."""
     if disk_is_full(error):
         return "the disk is full"

@@ -16,7 +16,7 @@ import torch
 
 from adamatch import experiment, locks
 from adamatch.errors import InputError, Interruption, shown
-from adamatch.files import disk_is_full, may_pass, reason
+from adamatch.files import disk_is_full, disk_reason, may_pass
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
@@ -105,7 +105,7 @@ def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
                 raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
             if pause is None or not may_pass(error):
                 raise
-            say(f"{run.name}: {reason(error)}; it is tried again in {pause:.0f} s")
+            say(f"{run.name}: {disk_reason(error)}; it is tried again in {pause:.0f} s")
         time.sleep(pause)
 
 

@@ -3,7 +3,6 @@
 Labels of the target have no place here, and none of the functions of this folder takes any.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -57,10 +56,10 @@ def read(folder: Path) -> Evidence | None:
     found = outputs.load(folder)
     if not found:
         return None
-    target = _stack([each["target"] for each in found.values()])
+    target = normalised(np.stack([each["target"] for each in found.values()]))
     labels = outputs.held(folder, next(iter(found.values())))
     if all("source" in each for each in found.values()) and len(labels):
-        source = _stack([each["source"] for each in found.values()])
+        source = normalised(np.stack([each["source"] for each in found.values()]))
     else:
         source, labels = np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0]
     return Evidence(tuple(found), target, source, labels, started=_started(folder))
@@ -73,11 +72,11 @@ def _started(folder: Path) -> bool:
         return False
 
 
-def _stack(each: Sequence[NDArray[np.float16]]) -> Floats:
+def normalised(said: NDArray[np.floating]) -> Floats:
     """In 16 bits rows do not quite add up to one."""
-    stacked: Floats = np.stack(each).astype(np.float32)
-    stacked /= np.maximum(stacked.sum(-1, keepdims=True), SMALLEST)
-    return stacked
+    wide: Floats = said.astype(np.float32)
+    wide /= np.maximum(wide.sum(-1, keepdims=True), SMALLEST)
+    return wide
 
 
 def guesses(probabilities: NDArray[np.floating]) -> Labels:

@@ -14,7 +14,7 @@ from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
 from adamatch.experiment import problem_of
-from adamatch.files import reason, write_whole
+from adamatch.files import disk_reason, write_whole
 from adamatch.model import Model
 from adamatch.report import notes as noted
 from adamatch.report import record as recorded
@@ -66,7 +66,7 @@ def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     except OSError as error:
         remedy = f"see to it, then `adamatch report {model.folder}`"
         raise InputError(
-            f"the model is in {model.folder}, but its page cannot be written ({reason(error)}): {remedy}"
+            f"the model is in {model.folder}, but its page cannot be written ({disk_reason(error)}): {remedy}"
         ) from None
 
 

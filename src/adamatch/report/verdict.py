@@ -63,7 +63,8 @@ def _first(record: Record, accuracy: float | None, low: float | None, high: floa
         return f"The run has done {done:,}{whole} steps: what is below is from its last evaluation."
     span = _span(low, high)
     if accuracy is not None:
-        estimate = f"; without labels {'it was put' if 'and' in span else 'the estimate is'} {span}" if span else ""
+        put = "it was put" if low is not None and high is not None else "the estimate is"
+        estimate = f"; without labels {put} {span}" if span else ""
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
     if span:
         return f"Of the target images, {span} are likely right, judged without labels."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.errors import InputError
-from adamatch.files import read_json, sync
+from adamatch.files import sync
 from adamatch.given import argument
 from adamatch.train.run import Run
 
@@ -71,7 +71,7 @@ def held(folder: Path) -> str:
     """The id of the finished run in `earlier`; empty where there is none."""
     place = folder / EARLIER
     try:
-        return Run.from_json(json.dumps(read_json(place / "run.json"))).id if (place / "result.json").is_file() else ""
+        return Run.read(place / "run.json").id if (place / "result.json").is_file() else ""
     except (OSError, ValueError):
         return ""
 

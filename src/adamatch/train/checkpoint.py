@@ -14,9 +14,9 @@ from adamatch.errors import InputError
 from adamatch.files import (
     SEAL,
     checksum,
+    disk_reason,
     may_pass,
     read_json,
-    reason,
     sealed,
     sync,
     unsealed,
@@ -64,7 +64,7 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
         except (OSError, SafetensorError) as error:
             if isinstance(error, OSError) or may_pass(error):  # it may be whole, and then is not to be done again
                 raise InputError(
-                    f"{path} cannot be read ({reason(error)}): see to that and run the same command again"
+                    f"{path} cannot be read ({disk_reason(error)}): see to that and run the same command again"
                 ) from None
         say(f"{path} is damaged: using the checkpoint before it, or starting anew where there is none")
     return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from adamatch import locks, ranks
 from adamatch.errors import InputError
-from adamatch.files import make_folder, parse, patiently, read_json, reason, sealed, sync, unsealed, write_atomically
+from adamatch.files import disk_reason, make_folder, parse, patiently, read_json, sealed, sync, unsealed, write_atomically
 from adamatch.given import overwriting
 from adamatch.train import again
 from adamatch.train.run import Run
@@ -56,7 +56,7 @@ class RunFolder:
             make_folder(self.path)
             lock = locks.take(self.path / ".lock")
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({reason(error)}): choose another folder") from None
+            raise InputError(f"{self.path} cannot be written ({disk_reason(error)}): choose another folder") from None
         if lock is None:
             raise InputError(f"{self.path} is being used by another process: wait for it, or choose another folder")
         try:
@@ -115,7 +115,7 @@ class RunFolder:
     def _held(self) -> Run:
         path = self.path / "run.json"
         try:
-            return Run.from_json(json.dumps(read_json(path)))
+            return Run.read(path)
         except ValueError:
             raise InputError(f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it") from None
 

@@ -16,7 +16,7 @@ from torch import nn
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, Interruption
-from adamatch.files import disk_is_full, reason
+from adamatch.files import disk_is_full, disk_reason
 from adamatch.train import checkpoint, memory
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
@@ -159,8 +159,8 @@ def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: His
     except (OSError, SafetensorError) as error:
         remedy = "make room" if disk_is_full(error) else "see to that"
         raise InputError(
-            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({reason(error)}): {remedy} and resume; "
-            "the one before it is whole"
+            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({disk_reason(error)}): {remedy} and "
+            "resume; the one before it is whole"
         ) from None
 
 

@@ -5,12 +5,13 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Self, get_args
 
 from adamatch.data.decode import Shape
 from adamatch.data.tasks import POOLS
 from adamatch.errors import InputError, shortened, unknown
-from adamatch.files import parse
+from adamatch.files import parse, read_json
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
@@ -222,6 +223,11 @@ class Run:
             if values["recipe"][name] == default:
                 del values["recipe"][name]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """From a run.json. Raises ValueError, or OSError where there is none."""
+        return cls.from_json(json.dumps(read_json(path)))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
