@@ -1,11 +1,15 @@
 """Outputs as networks give them, made by hand: probabilities of a wished accuracy, sureness and shares of classes."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch.judge import outputs
 from adamatch.judge.evidence import Evidence
+from adamatch.train.run import Run
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -45,3 +49,13 @@ def before(run: Evidence, right: float) -> Evidence:
     true = np.zeros(run.target.shape[1], np.int64)
     target = np.concatenate([said(true, run.target.shape[2], right, seed=5)[None], run.target])
     return replace(run, steps=(0, *run.steps), target=target, source=np.concatenate([run.source[:1, ::-1], run.source]))
+
+
+def kept(folder: Path, run: Evidence, weights: str) -> None:
+    """A run's folder as far as evidence is read from it; `weights` is what it began from."""
+    (folder / outputs.FOLDER).mkdir(parents=True)
+    (folder / "run.json").write_text(Run(source="rendered", target="handwritten", weights=weights).to_json())
+    (folder / outputs.FOLDER / outputs.CLASSES).write_text(json.dumps({"source": run.held.tolist()}))
+    for step, *said in zip(run.steps, run.target, run.source, strict=True):
+        target, source = (each.astype(np.float16) for each in said)
+        np.savez(folder / outputs.FOLDER / f"step-{step:09d}.npz", target=target, source=source)

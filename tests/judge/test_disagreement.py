@@ -1,6 +1,7 @@
 """Estimates from disagreement, and the range."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import torch
 from judge import made
 from scipy.stats import entropy, ks_2samp
 
-from adamatch.judge import accuracy, disagreement
+from adamatch.judge import accuracy, disagreement, evidence
 from adamatch.judge.evidence import Evidence
+from adamatch.train import again
 
 HELD, TRUE = made.labels([1, 1, 1, 1], 400), made.labels([1, 1, 1, 1], 1000, seed=1)
 RUN = made.evidence([0.5, 0.6, 0.7, 0.8], TRUE, HELD)
@@ -102,6 +104,15 @@ def test_at_least_is_never_above_at_best() -> None:
     found: dict[str, float | None] = dict.fromkeys((*accuracy.HIGH, *accuracy.LOW), 0.9)
     found |= dict.fromkeys(accuracy.AT_BEST, 0.4)
     assert accuracy.range_of(found) == (0.4, 0.4)
+
+
+@pytest.mark.parametrize(("first", "started"), [("", False), ("imagenet", True)])
+def test_a_run_that_was_prolonged_began_as_the_first_one(first: str, started: bool, tmp_path: Path) -> None:
+    made.kept(tmp_path, RUN, weights=f"{again.FROM}1234")
+    assert not evidence.read(tmp_path).started  # type: ignore[union-attr]  # of the first nothing is known
+    made.kept(tmp_path / again.EARLIER, RUN, weights=first)
+    for folder in (tmp_path, tmp_path / again.EARLIER):
+        assert evidence.read(folder).started is started  # type: ignore[union-attr]
 
 
 def test_nothing_is_said_at_best_of_a_network_that_began_from_nothing() -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.data.store import Labels
-from adamatch.files import read_json
 from adamatch.judge import outputs
+from adamatch.train import again
+from adamatch.train.run import Run
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
@@ -66,10 +67,12 @@ def read(folder: Path) -> Evidence | None:
 
 
 def _started(folder: Path) -> bool:
+    """Of a run that was prolonged, whether the first one did."""
     try:
-        return bool(read_json(folder / "run.json")["weights"])
-    except (OSError, ValueError, KeyError, TypeError):
+        weights = Run.read(folder / "run.json").weights
+    except (OSError, ValueError):
         return False
+    return _started(folder / again.EARLIER) if weights.startswith(again.FROM) else weights != ""
 
 
 def normalised(said: NDArray[np.floating]) -> Floats:
