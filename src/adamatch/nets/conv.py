@@ -42,11 +42,11 @@ class Depthwise(Strided):
 
     def forward(self, x: Tensor) -> Tensor:
         size, stride = self.kernel_size[0], self.stride[0]
+        vertical, horizontal = (same_padding(side, size, stride) for side in x.shape[2:])
         if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
-            before = [same_padding(side, size, stride)[0] for side in x.shape[2:]]
-            return fused_depthwise.depthwise(x, self.weight, stride, before)
-        if self.fused and stride == 1 and on_cpu.trains(x, self.weight):
-            return on_cpu.depthwise(x, self.weight)
+            return fused_depthwise.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])
+        if self.fused and on_cpu.trains(x, self.weight):
+            return on_cpu.depthwise(x, self.weight, stride, vertical, horizontal)
         return super().forward(x)
 
 

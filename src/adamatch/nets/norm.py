@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, cat, nn, rsqrt, split, stack, var_mean
-from torch.nn.functional import batch_norm, leaky_relu
+from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch import ranks
@@ -95,6 +95,8 @@ def shared_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: tuple[int, ...]
 
 
 def activate(x: Tensor, slope: float, ceiling: float | None) -> Tensor:
+    if slope == 0.0 and ceiling is not None:
+        return hardtanh(x, 0.0, ceiling)  # one pass instead of two
     x = x if slope == 1.0 else leaky_relu(x, slope)
     return x if ceiling is None else x.clamp(max=ceiling)
 
