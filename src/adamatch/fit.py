@@ -27,7 +27,7 @@ from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
 from adamatch.report import page, show
 from adamatch.settings import Choice, Settings, choose, with_batch
-from adamatch.train import distributed, memory, speed
+from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
@@ -115,7 +115,9 @@ def fit(
         chosen = choose(asked, lambda: _side(source), machine)
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
-        problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+        wanted = (method, twins.ALONE) if twin else (method,)
+        with ahead.compiled(recipe, wanted, machine.device):
+            problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
         recipe = replace(recipe, white=data.white)
         if own is not None:
             _check_output(own, len(problem.classes), recipe.size)
