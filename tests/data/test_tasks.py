@@ -16,6 +16,7 @@ from adamatch.data.tasks import (
     Problem,
     Unlabelled,
     add_labelled,
+    balanced,
     choose,
     labelled,
     pose,
@@ -238,3 +239,24 @@ def test_probabilities() -> None:
 def test_labelled_copies_nothing_of_the_images() -> None:
     assert labelled(SOURCE).parts[0] is SOURCE.images
     assert problem("uda").unlabelled.parts[0] is TARGET.images
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
+def test_every_class_is_an_equal_part_of_a_balanced_epoch(counts: list[int]) -> None:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    pool = balanced(Labelled((np.zeros((len(labels), 1, 1, 3), np.uint8),), labels))
+    assert pool.drawn is not None
+    often = np.bincount(pool.drawn, minlength=len(labels))
+    for number, count in enumerate(counts):
+        mine = often[labels == number]
+        assert mine.sum() == (max(counts) if count else 0)
+        assert not count or np.ptp(mine) <= 1  # nobody of a class is preferred
+
+
+def test_what_says_itself_what_is_drawn_stays_as_it_is() -> None:
+    images = np.zeros((3, 1, 1, 3), np.uint8)
+    for pool in (
+        Labelled((images,), np.array([0, 0, 1]), np.array([2, 1, 0])),
+        Labelled((images,), np.eye(3, dtype=np.float32)),
+    ):
+        assert balanced(pool) is pool

@@ -11,6 +11,7 @@ from reference.tiny_net import TinyNet, joined, make_batch
 from torch import Tensor, nn, tensor
 
 from adamatch.errors import InputError
+from adamatch.methods import parts
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.parts import Batch, forward_twice
 from adamatch.nets.wideresnet import WideResNet
@@ -25,12 +26,13 @@ def reference(
     batch: Batch,
     history: Histories,
     guess: losses.Guess | None = None,
-    estimates: list[losses.Array] | None = None,
+    remembered: list[list[losses.Array]] | None = None,
     **options: Any,
 ) -> losses.Result:
     """The whole loss in NumPy, from the images on."""
     x_sl, x_tu = joined(batch.x_sl_w, batch.x_sl_s), joined(batch.x_tu_w, batch.x_tu_s)
     z = tiny_net.logits(p, np.concatenate([x_sl, x_tu]))
+    estimates, passes, confidences = remembered or ([], [], [])
     return losses.adamatch(
         z[: len(x_sl)],
         tiny_net.logits(p, x_sl),
@@ -51,6 +53,9 @@ def reference(
         decay=options.get("decay", 0.999),
         window=options.get("window", 128),
         estimates=estimates,
+        doubt=options.get("doubt"),
+        passes=passes,
+        confidences=confidences,
         guess=guess,
     )
 
@@ -70,10 +75,15 @@ def reference(
         {"align": "none"},
         {"align": "target", "target": KNOWN},
         {"align": "estimated", "window": 2, "decay": 0.5},
+        {"align": "estimated", "window": 2, "decay": 0.5, "doubt": 0.01},
         {"threshold": "fixed", "tau": 0.5},
         {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
         {"threshold": "fixed", "tau": 0.0},  # everything above it
         {"tau": 0.0},
+        {"threshold": "classes", "window": 2},
+        {"threshold": "classes", "window": 2, "tau": 0.0},
+        {"threshold": "classes", "window": 2, "tau": 1.0},
+        {"threshold": "soft", "window": 2},
     ],
     ids=str,
 )
@@ -81,24 +91,24 @@ def reference(
 def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
     net, method = TinyNet(3).train(), AdaMatch(3, **options)
     history: Histories = ([], [])
-    estimates: list[losses.Array] = []
+    remembered: list[list[losses.Array]] = [[], [], []]
     for step in range(3):  # the class averages remember
         batch = make_batch(step, absent=absent)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
-        theirs = reference(p, batch, history, estimates=estimates, **options)
+        theirs = reference(p, batch, history, remembered=remembered, **options)
     assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
     assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
     assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)
     assert metrics["threshold"].item() == pytest.approx(theirs.threshold)
     assert metrics["mask"].item() == pytest.approx(np.mean(theirs.guess.trusted))
-    counts = [sum(c == j and t for c, t in zip(*theirs.guess, strict=True)) / 9 for j in range(3)]
+    counts = [sum(t * (c == j) for c, t in zip(*theirs.guess, strict=True)) / 9 for j in range(3)]
     np.testing.assert_allclose(metrics["pseudo_labels"], counts, atol=1e-12)
     assert metrics["divergence"].item() == pytest.approx(losses.kl(theirs.wanted, theirs.found), abs=1e-12)
     assert not any(value.requires_grad for value in metrics.values())
 
     def of(params: tiny_net.Params) -> float:
-        return reference(params, batch, ([], []), theirs.guess, [], **options).loss
+        return reference(params, batch, ([], []), theirs.guess, **options).loss
 
     tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
 
@@ -268,6 +278,37 @@ def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share
     torch.testing.assert_close(method.estimate.value, 0.75 * before + 0.25 * aligned.mean(0))
 
 
+def test_an_estimate_counts_where_the_source_is_doubted() -> None:
+    """Not at all where the network's answers agree with the source's distribution, wholly where they are far from it."""
+    net, batch = TinyNet(3).train(), make_batch(0, progress=1.0)
+    counted = []
+    for doubt in (1e3, 1e-9, None):
+        method = AdaMatch(3, align="estimated", window=2, decay=0.5, doubt=doubt)
+        assert method.estimate is not None
+        method.estimate.value.copy_(tensor([0.98, 0.01, 0.01]))
+        counted.append(method.loss(net, batch)[1]["divergence"].item())
+    plain = AdaMatch(3, window=2, decay=0.5).loss(net, batch)[1]["divergence"].item()
+    assert counted[0] == pytest.approx(plain, abs=1e-3)
+    assert counted[1] == pytest.approx(counted[2], rel=1e-9)
+    assert counted[2] > plain + 0.1
+
+
+def test_classes_of_which_few_pass_have_lower_thresholds() -> None:
+    passed = tensor([0.4, 0.2, 0.0])
+    torch.testing.assert_close(parts.learned(passed), tensor([1.0, 1 / 3, 0.0]))
+    torch.testing.assert_close(
+        parts.learned(passed / 8), tensor([0.05, 0.025, 0.0]) / 0.925 / (2 - tensor([0.05, 0.025, 0.0]) / 0.925)
+    )
+    assert parts.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
+    assert parts.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
+
+
+def test_soft_weights_fall_off_below_the_mean() -> None:
+    weights = parts.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
+    torch.testing.assert_close(weights, tensor([-8.0, -0.5, 0.0, 0.0]).exp())
+    assert parts.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0)).tolist() == [1, 1]  # all the same
+
+
 def test_alignment_changes_the_labels_that_are_guessed() -> None:
     net, batch = TinyNet(3).train(), make_batch(0)
     one_class: dict[str, Any] = {"align": "target", "target": [0.0005, 0.0005, 0.999]}
@@ -299,6 +340,7 @@ def test_options_are_checked() -> None:
         ({"align": "target", "target": [0.5, 0.5]}, "needs 3 numbers"),
         ({"align": "sorce"}, "did you mean 'source'"),
         ({"threshold": "relativ"}, "did you mean 'relative'"),
+        ({"align": "estimated", "doubt": 0}, "doubt is a number above 0"),
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
         ({"pools": 0}, "from 1 to 65,536, not 0"),

@@ -104,6 +104,9 @@ def test_any_network_with_a_forward_will_do(name: str) -> None:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
 
+ALIGNMENT = {"align": "estimated", "window": 7, "decay": 0.5, "release": True}
+
+
 def test_build_passes_what_each_method_takes() -> None:
     net = TinyNet(3, width=7)
     adamatch_ = build("adamatch", classes=3, net=net, tau=0.8, options={"align": "target", "target": [0.2, 0.3, 0.5]})
@@ -111,12 +114,18 @@ def test_build_passes_what_each_method_takes() -> None:
     assert adamatch_.tau == 0.8
     torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
     for options, released in (({}, True), ({"release": False}, False)):  # an option goes before the recipe
-        built = build("adamatch", classes=3, net=net, tau=0.9, release=True, options=options)
+        built = build("adamatch", classes=3, net=net, tau=0.9, alignment=ALIGNMENT, options=options)
         assert isinstance(built, AdaMatch)
-        assert built.release is released
-    fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, release=True, options={"align": "none"})
-    assert isinstance(fixmatch, FixMatch)
-    assert (fixmatch.tau, fixmatch.align) == (0.7, "none")
+        assert (built.release, built.align, built.mean_sl.decay, len(built.mean_tu.means)) == (released, "estimated", 0.5, 7)
+    for align, chosen, wanted in (
+        ("estimated", {}, "estimated"),
+        ("source", {}, "labels"),
+        ("source", {"align": "none"}, "none"),
+    ):
+        fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen)
+        assert isinstance(fixmatch, FixMatch)
+        assert (fixmatch.tau, fixmatch.align) == (0.7, wanted)
+        assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means)) == (0.5, 7)
     student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
     assert isinstance(student, NoisyStudent)
     assert (student.threshold, student.generations) == (0.6, 2)

@@ -16,7 +16,12 @@ Histories = tuple[list[losses.Array], list[losses.Array]]
 
 
 def reference(
-    p: tiny_net.Params, batch: Batch, history: Histories, guess: losses.Guess | None = None, **options: Any
+    p: tiny_net.Params,
+    batch: Batch,
+    history: Histories,
+    guess: losses.Guess | None = None,
+    estimates: list[losses.Array] | None = None,
+    **options: Any,
 ) -> losses.Result:
     z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
     n = 2 * len(batch.y_sl)
@@ -28,24 +33,38 @@ def reference(
         means_guesses=history[1],
         tau=options.get("tau", 0.9),
         align_to=options.get("align", "labels"),
+        decay=options.get("decay", 0.999),
+        window=options.get("window", 128),
+        progress=float(batch.progress),
+        estimates=[] if estimates is None else estimates,
         guess=guess,
     )
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"tau": 0.5}, {"tau": 1.0}, {"tau": 0.0}, {"align": "none"}, {"align": "none", "tau": 0.5}],
+    [
+        {},
+        {"tau": 0.5},
+        {"tau": 1.0},
+        {"tau": 0.0},
+        {"align": "none"},
+        {"align": "none", "tau": 0.5},
+        {"window": 2, "decay": 0.5},
+        {"align": "estimated", "window": 2, "decay": 0.5, "tau": 0.5},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("absent", [-1, 0])
 def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
     net, method = TinyNet(3).train(), FixMatch(3, **options)
     history: Histories = ([], [])
+    estimates: list[losses.Array] = []
     for step in range(3):
         batch = make_batch(step, absent=absent)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
-        theirs = reference(p, batch, history, **options)
+        theirs = reference(p, batch, history, estimates=estimates, **options)
     assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
     assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
     assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)

@@ -15,10 +15,10 @@ Array = npt.NDArray[np.float64]
 
 
 class Guess(NamedTuple):
-    """Labels guessed for images, and whether each is trusted."""
+    """Labels guessed for images, and how far each is trusted: not (0), or wholly (1)."""
 
     classes: list[int]
-    trusted: list[bool]
+    trusted: Sequence[float]
 
 
 class Result(NamedTuple):
@@ -111,10 +111,10 @@ def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float 
 
 
 def guessed(guess: Guess, z_s: Array) -> float:
-    """Eq. (10): the mean is over all images, those not trusted count as 0."""
+    """Eq. (10): the mean is over all images, those not trusted count as 0, those trusted in part by that part."""
     one_hot = np.eye(z_s.shape[1])[guess.classes]
     losses = cross_entropy(one_hot, z_s)
-    return sum(float(loss) for loss, trusted in zip(losses, guess.trusted, strict=True) if trusted) / len(losses)
+    return sum(float(loss) * trusted for loss, trusted in zip(losses, guess.trusted, strict=True)) / len(losses)
 
 
 def adamatch(
@@ -138,6 +138,9 @@ def adamatch(
     decay: float = 0.999,
     window: int = 128,
     estimates: list[Array] | None = None,
+    doubt: float | None = None,
+    passes: list[Array] | None = None,
+    confidences: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
     """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
@@ -155,13 +158,22 @@ def adamatch(
     if align_to == "estimated":
         assert estimates is not None
         part = warm_up(progress)
+        if doubt is not None:
+            part = part * (1 - math.exp(-kl(wanted, window_average(means_tu, window)) / doubt))
         wanted = (1 - part) * wanted + part * exponential_average(estimates, 1 - 1 / window, len(wanted))
     found = window_average(means_tu, window)
     y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found)
     if align_to == "estimated" and estimates is not None:
         estimates.append(y_tilde.mean(0))
-    c_tau = relative_threshold(y_sl_w, tau) if threshold == "relative" else tau
-    guess = guess or guess_labels(y_tilde, c_tau)
+    c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
+    if guess is None:
+        guess = guess_labels(y_tilde, c_tau)
+        if threshold == "classes":
+            assert passes is not None
+            guess = by_class(guess, y_tilde, c_tau, passes, window)
+        if threshold == "soft":
+            assert confidences is not None
+            guess = softly(guess, y_tilde, confidences, window)
     z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]
     source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss, batches)
     if from_target:
@@ -169,6 +181,28 @@ def adamatch(
         source += labelled(y_sl[few], z_w[few], z_s[few], source_loss)
     target = guessed(guess, z_tu[n_tu:])
     return Result(source + warm_up(progress) * target, source, target, c_tau, guess, wanted, found)
+
+
+def by_class(guess: Guess, y: Array, c_tau: float, passes: list[Array], window: int) -> Guess:
+    """A threshold of its own for each class: lower, the fewer images pass the common one as it."""
+    k = y.shape[1]
+    passes.append(np.array([sum(t and c == j for c, t in zip(*guess, strict=True)) / len(y) for j in range(k)]))
+    passed = exponential_average(passes, 1 - 1 / window)
+    most = max(max(passed), 1 - sum(passed), 1e-6)
+    limits = [c_tau * (part / most) / (2 - part / most) for part in passed]
+    return Guess(guess.classes, [bool(max(row) >= limits[c]) for c, row in zip(guess.classes, y, strict=True)])
+
+
+def softly(guess: Guess, y: Array, confidences: list[Array], window: int) -> Guess:
+    """Weights by a normal curve below the mean confidence over the batches so far, in closed form."""
+    confidences.append(y.max(1))
+    decay, n = 1 - 1 / window, len(confidences)
+    mean, variance = decay**n / y.shape[1], decay**n * 1.0
+    for age, values in enumerate(reversed(confidences)):
+        mean += (1 - decay) * decay**age * float(values.mean())
+        variance += (1 - decay) * decay**age * float(values.var())
+    weights = [1.0 if v >= mean else math.exp(-((v - mean) ** 2) / (2 * max(variance, 1e-6))) for v in y.max(1)]
+    return Guess(guess.classes, weights)
 
 
 def fixmatch(
@@ -180,6 +214,10 @@ def fixmatch(
     means_guesses: list[Array],
     tau: float = 0.9,
     align_to: str = "labels",
+    decay: float = 0.999,
+    window: int = 128,
+    progress: float = 0.0,
+    estimates: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
     """FixMatch+ (or FixMatch, `align_to="none"`) from the logits of one joint forward: weak views first, then strong ones."""
@@ -189,8 +227,14 @@ def fixmatch(
     y_w = softmax(z_w)
     means_labels.append(y_sl.mean(0))
     means_guesses.append(y_w.mean(0))
-    wanted, found = exponential_average(means_labels), window_average(means_guesses)
+    wanted, found = exponential_average(means_labels, decay), window_average(means_guesses, window)
+    if align_to == "estimated":
+        assert estimates is not None
+        part = warm_up(progress)
+        wanted = (1 - part) * wanted + part * exponential_average(estimates, 1 - 1 / window, len(wanted))
     y_tilde = y_w if align_to == "none" else align(y_w, wanted, found)
+    if align_to == "estimated" and estimates is not None:
+        estimates.append(y_tilde.mean(0))
     guess = guess or guess_labels(y_tilde, tau)
     source = float(cross_entropy(y_sl, z_sl[:n_sl]).mean())
     target = guessed(guess, z_s)

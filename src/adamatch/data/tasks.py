@@ -133,6 +133,19 @@ def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Pr
     return replace(problem, labelled=(Labelled(parts, labels, np.concatenate(rows)),), probes=problem.labelled)
 
 
+def balanced(pool: Labelled) -> Labelled:
+    """The same pool, of whose epochs every class is an equal part: images of small classes come several times, evenly.
+
+    A pool whose labels are probabilities, or that says itself what is drawn, stays as it is.
+    """
+    if pool.drawn is not None or pool.labels.ndim > 1:
+        return pool
+    counts = np.bincount(pool.labels)
+    largest, order = counts.max(), np.argsort(pool.labels, kind="stable")
+    rows = [np.resize(of_class, largest) for of_class in np.split(order, np.cumsum(counts)[:-1]) if len(of_class)]
+    return replace(pool, drawn=np.concatenate(rows))
+
+
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:
     """(n,) class numbers or (n, k) probabilities -> (n, k) probabilities."""
     return np.eye(classes, dtype=np.float32)[labels] if labels.ndim == 1 else labels.astype(np.float32)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -46,26 +47,28 @@ def build(
     classes: int,
     net: nn.Module,
     tau: float,
-    release: bool = False,
+    alignment: Mapping[str, Any] = MappingProxyType({}),
     batches: float = 1.0,
     options: Mapping[str, Any],
 ) -> Method:
-    """A method for this network; `tau` and `release` are the recipe's, for those that have such, `options` its other arguments.
+    """A method for this network; `tau` and `alignment` are the recipe's, for those that have such, `options` other arguments.
 
-    Options `release` and `batches` go before what is given here. `batches` is how many of labelled images a step has: a part
-    of one counts as such.
+    Options go before what the recipe says. `batches` is how many of labelled images a step has: a part of one counts as such.
     """
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     given: dict[str, Any] = {"classes": classes}
     match name:
         case "adamatch":
-            given["tau"], options = tau, {"release": release, "batches": batches, **options}
+            given["tau"], options = tau, {**alignment, "batches": batches, **options}
             if options.get("pools", 1) not in (1, batches):
                 says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
                 raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
         case "fixmatch+":
-            given["tau"] = tau
+            shared = {name: alignment[name] for name in ("align", "window", "decay") if name in alignment}
+            if shared.get("align") == "source":  # which FixMatch+ aligns to by its labels
+                del shared["align"]
+            given["tau"], options = tau, {**shared, **options}
         case "noisystudent":
             given["threshold"] = tau
         case "mcd":

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from adamatch.errors import InputError
 from adamatch.methods import arguments, parts, schedules
-from adamatch.methods.averages import Running, Window
+from adamatch.methods.averages import Running, Spread, Window
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
 
@@ -20,7 +20,9 @@ class AdaMatch(Method):
                   (as ReMixMatch does), a known "target" distribution, the "estimated" one of the target (from the source's,
                   as mu rises, to the average of what alignment itself has made of the target), or "none"
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
-    threshold     "relative" to the confidence on source images, or "fixed" at tau
+    threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
+                  relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
+                  below the mean confidence on the target (after SoftMatch)
     source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the authors'
                   code has it: with two they are the same
     batches       how many batches of labelled images there are in one: 2 where each of two pools fills one (None: `pools`)
@@ -30,6 +32,8 @@ class AdaMatch(Method):
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
     decay         of the source's class average
+    doubt         with align="estimated": the divergence of the target's average from the source's at which the estimate counts
+                  by two thirds; where they are close, the source's is kept (None: it always counts)
     """
 
     def __init__(
@@ -40,7 +44,7 @@ class AdaMatch(Method):
         interpolate: bool = True,
         align: Literal["source", "labels", "target", "estimated", "none"] = "source",
         release: bool = False,
-        threshold: Literal["relative", "fixed"] = "relative",
+        threshold: Literal["relative", "fixed", "classes", "soft"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
         batches: float | None = None,
         pools: int = 1,
@@ -48,6 +52,7 @@ class AdaMatch(Method):
         warm_up: float = 0.5,
         window: int = 128,
         decay: float = 0.999,
+        doubt: float | None = None,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
@@ -55,7 +60,8 @@ class AdaMatch(Method):
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
         self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
         self.release = arguments.flag("release", release)
-        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed")
+        self.doubt = doubt if doubt is None else arguments.above_zero("doubt", doubt)
+        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", "classes", "soft")
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
         self.view_weight = arguments.view_weight(source_loss, batches)
@@ -63,6 +69,8 @@ class AdaMatch(Method):
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
         self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
+        self.passed = Running(classes, 1 - 1 / window) if threshold == "classes" else None  # labels that pass, of each class
+        self.confidence = Spread(1 / classes, 1 - 1 / window) if threshold == "soft" else None  # on the target
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
@@ -90,7 +98,7 @@ class AdaMatch(Method):
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
         if self.estimate is not None:
-            wanted = torch.lerp(mean_sl, self.estimate.value, mu)
+            wanted = torch.lerp(mean_sl, self.estimate.value, mu * self._doubted(mean_sl, mean_tu))
         strength = schedules.let_go(batch.progress) if self.release else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
         if self.estimate is not None:
@@ -98,7 +106,7 @@ class AdaMatch(Method):
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
-        mask = parts.confident(y_tilde, c_tau)  # eq. (8)
+        mask = self._weights(y_tilde, c_tau)  # eq. (8)
 
         pseudo = parts.hard(y_tilde)
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
@@ -114,3 +122,19 @@ class AdaMatch(Method):
             "divergence": parts.divergence(wanted, mean_tu),
             "logit_gap": gap,
         }
+
+    def _weights(self, y: Tensor, c_tau: Tensor) -> Tensor:
+        """How far each pseudo-label counts, from 0 to 1: [n]."""
+        if self.confidence is not None:
+            return parts.soft_weights(y.amax(1), *self.confidence(y.amax(1)))
+        mask = parts.confident(y, c_tau)
+        if self.passed is None:
+            return mask
+        passed = self.passed((parts.hard(y) * mask[:, None]).mean(0))
+        return parts.confident(y, c_tau * parts.learned(passed)[y.argmax(1)])
+
+    def _doubted(self, mean_sl: Tensor, mean_tu: Tensor) -> Tensor:
+        """From 0 to 1: how little the network's answers for the target agree with the source's distribution."""
+        if self.doubt is None:
+            return torch.ones_like(mean_sl[0])
+        return 1 - torch.exp(-parts.divergence(mean_sl, mean_tu) / self.doubt)

@@ -38,3 +38,24 @@ class Window(nn.Module):
         self.means.index_copy_(0, self.place, ranks.mean(mean).to(self.means)[None])
         self.place.add_(1).remainder_(len(self.means))
         return self.means.mean(0)
+
+
+class Spread(nn.Module):
+    """Exponential averages of the mean and the variance of a number over batches, from `first` and 1."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, first: float, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("mean", torch.tensor(first))
+        self.register_buffer("variance", torch.tensor(1.0))
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Take one more batch of values [n] in; returns mean and variance, this batch included."""
+        mean = ranks.mean(values.mean())
+        variance = ranks.mean((values - mean).square().mean())
+        self.mean.lerp_(mean.to(self.mean), 1 - self.decay)
+        self.variance.lerp_(variance.to(self.variance), 1 - self.decay)
+        return self.mean.clone(), self.variance.clone()

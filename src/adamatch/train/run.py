@@ -16,9 +16,10 @@ from adamatch.files import parse, read_json
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
 OPTIMISERS = ("sgd", "adamw")
+ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
-LATER |= {"frozen": 0, "views": 4, "white": 0}
+LATER |= {"frozen": 0, "views": 4, "white": 0, "align": "source", "window": 128, "decay": 0.999, "balanced": False}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -39,6 +40,8 @@ RANGES = {  # of the hyper-parameters
     "stop": (0, 2**50),
     "frozen": (0, 100),
     "views": (1, 2**10),
+    "window": (1, 2**16),
+    "decay": (0.0, 1.0),
     "white": (0, 65535),
 }
 LARGEST_SEED = 2**48
@@ -59,6 +62,9 @@ class Recipe:
     batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
     uratio: int = 3  # unlabelled images for each of them
     tau: float = 0.9
+    align: str = "source"  # predictions on the target: to the source's classes, or to the target's own, "estimated"
+    window: int = 128  # batches over which the target's class average is taken
+    decay: float = 0.999  # of the source's class average
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
     lr: float = 0.03
     lr_end: float = 0.25  # the learning rate ends at this part of its start
@@ -70,6 +76,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
+    balanced: bool = False  # every class of labelled images is drawn equally often
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
@@ -87,6 +94,7 @@ class Recipe:
         for kind, name, valid in (
             ("kind of statistics", self.statistics, STATISTICS),
             ("optimiser", self.optimiser, OPTIMISERS),
+            ("alignment", self.align, ALIGNED),
             ("shape", self.shape, get_args(Shape)),
         ):
             if name not in valid:
@@ -114,9 +122,9 @@ class Recipe:
     def evaluate_every(self) -> int:
         """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run.
 
-        (A twentieth where part of the network is frozen: steps are few and small there, and an evaluation is as long as many.)
+        (A tenth where part of the network is frozen: steps are few and small there, and an evaluation is as long as many.)
         """
-        evaluations = EVALUATIONS // 2 if self.frozen else EVALUATIONS
+        evaluations = EVALUATIONS // 4 if self.frozen else EVALUATIONS
         return max(1, min(CHECKPOINT // self.batch, self.last_step // evaluations))
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from adamatch import methods, ranks
 from adamatch.data.feed import Feed
-from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch.data.tasks import Labelled, Problem, Unlabelled, balanced
 from adamatch.methods import Method
 from adamatch.train.execution import Execution
 from adamatch.train.optim import learning_rate
@@ -27,7 +27,8 @@ class Supply:
         self.generator = torch.Generator(execution.machine.images).manual_seed(run.seed)
         recipe, pools, probes = run.recipe, problem.labelled, problem.probes if step.views.learns else ()
         taken: list[tuple[Labelled | Unlabelled, int]] = []
-        taken += zip(pools, labelled_counts(recipe, pools), strict=True)
+        drawn = [balanced(pool) for pool in pools] if recipe.balanced else pools
+        taken += zip(drawn, labelled_counts(recipe, pools), strict=True)
         if step.method.unlabelled:
             taken.append((problem.unlabelled, recipe.batch * recipe.uratio))
         if probes:
@@ -95,7 +96,7 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
         classes=len(problem.classes),
         net=net,
         tau=run.recipe.tau,
-        release=run.recipe.release,
+        alignment={name: getattr(run.recipe, name) for name in ("align", "window", "decay", "release")},
         batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
         options=run.options,
     )
