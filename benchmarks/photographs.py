@@ -5,6 +5,10 @@
 DIR/<domain>/<class>/*.jpg (Office-31: DIR/<domain>/images/<class>/*.jpg). One recipe for all pairs. Test images are all of the
 target's, which are trained on without their labels, as is customary; accuracy is computed after a run, from what it noted at
 each evaluation, so that no label is anywhere near training. What is there counts as done. --table writes results/<set>.md.
+
+Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment.md):
+
+    python benchmarks/photographs.py pacs --data DIR --out OUT --method adamatch --recipe '{"release": false}' --options '{}'
 """
 
 import argparse
@@ -20,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import adamatch
+from adamatch import settings
 from adamatch.data.folders import read
 from adamatch.data.store import Store
 from adamatch.given import number
@@ -28,7 +33,6 @@ from adamatch.train.folder import RunFolder
 
 DOMAINS = {"pacs": ("photo", "art_painting", "cartoon", "sketch"), "office31": ("amazon", "dslr", "webcam")}
 INSIDE = {"pacs": "", "office31": "images"}
-SIZE = 224
 LAST = 10  # evaluations, whose median is the accuracy
 
 
@@ -44,10 +48,14 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
     parser.add_argument("--images", default="auto", help="labelled images to train for")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
+    parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help="write a table of what is there, and train nothing")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
     if given.table:
         given.table.write_text(table(given.set, given.out))
     elif given.one:
@@ -78,7 +86,8 @@ def go(given: argparse.Namespace) -> None:
 
 def images(given: argparse.Namespace, domain: str) -> Store:
     folder = given.data / domain / INSIDE[given.set]
-    return read(folder, size=SIZE, labelled=True, shape="crop", cache=given.runs / "stores" / given.set / domain)
+    cache = given.runs / "stores" / f"{given.set}{given.size}" / domain
+    return read(folder, size=given.size, labelled=True, shape="crop", cache=cache)
 
 
 def do(given: argparse.Namespace, source: str, target: str, method: str, seed: str) -> str:
@@ -92,9 +101,12 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         target=unlabelled,
         out=folder,
         method=method,
+        options=given.options,
         seed=int(seed),
         network="efficientnet-lite0",
+        size=given.size,
         images=number("images", given.images),
+        twin=False,  # source only is a run of its own
         quiet=True,
     )
     result, found = RunFolder(folder).result() or {}, outputs.load(folder)

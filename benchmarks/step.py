@@ -41,9 +41,7 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
         gc.collect()  # what the row before has left is not this one's
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    run = Run(
-        benchmark="none", method=method, recipe=Recipe(network=network, size=size, images=10**9, weight_decay=5e-4, **recipe)
-    )
+    run = Run(benchmark="none", method=method, recipe=Recipe(network=network, size=size, weight_decay=5e-4, **recipe))
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (2048, size, size, 3), dtype=np.uint8)
     pools = Labelled((images,), rng.integers(0, CLASSES, 2048)), Unlabelled((images,))
@@ -114,6 +112,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--strong", default="cta")
+    parser.add_argument("--images", type=int, default=10**9, help="labelled images of the run: a short one is not compiled")
     parser.add_argument("--no-kernels", action="store_true", help="without the Triton kernels")
     parser.add_argument("--no-plain", action="store_true", help="without the plain implementation")
     parser.add_argument("--plain-workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
@@ -124,12 +123,13 @@ def main() -> None:
     machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
     if given.no_kernels:
         kernels.AVAILABLE = False
+    recipe = {"batch": given.batch, "strong": given.strong, "images": given.images}
     rows = []
     for text in given.networks:
         network, size = text.rsplit(":", 1)
         for method in given.methods:
             try:
-                row = measure(network, int(size), method, given.steps, machine, batch=given.batch, strong=given.strong)
+                row = measure(network, int(size), method, given.steps, machine, **recipe)
             except Exception as error:  # one row that fails must not cost the others
                 print(f"{text} {method}: {type(error).__name__}: {error}")
                 continue
