@@ -15,7 +15,8 @@ from adamatch.data.store import Labels, Pixels, Store
 from adamatch.errors import InputError
 from adamatch.train.speed import Machine
 
-BATCH, PIXELS = 1024, 2**23  # at most so many images at a time, of so many pixels in all
+BATCH = 1024  # images at a time, at most
+PIXELS, ON_GPU = 2**23, 2**25  # of them all, where time goes into launching kernels: more
 RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
 
 
@@ -23,7 +24,8 @@ RESIDENT = 2**31  # bytes of test images that are kept on the device between eva
 def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
     """Probabilities (n, k) of images uint8 (n, size, size, 3); `net` is in evaluation mode."""
     rows = []
-    batch = max(1, min(BATCH, PIXELS // (images.shape[1] * images.shape[2])))
+    pixels = ON_GPU if machine.device.type == "cuda" else PIXELS
+    batch = max(1, min(BATCH, pixels // (images.shape[1] * images.shape[2])))
     for start in range(0, max(1, len(images)), batch):  # no image: no row, of as many columns
         part = images[start : start + batch]
         x = torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).to(machine.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import batch_norm, conv2d, conv_transpose2d, relu6
 from torch.nn.grad import conv2d_weight
 
-from adamatch.nets import fused, fused_depthwise, norm
+from adamatch.nets import fused, fused_conv, fused_depthwise, norm
 from adamatch.nets.conv import Conv
 from adamatch.nets.plan import Plan, columns
 
@@ -22,6 +22,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NARROW = torch.bfloat16 if DEVICE == "cuda" else torch.float16  # the interpreter multiplies the bits of bfloat16
 NETS = Path(fused.__file__).parent
 OURS: Any = fused
+CONV: Any = fused_conv
 TWIN: Any = norm
 
 
@@ -50,8 +51,8 @@ def interpret(patch: pytest.MonkeyPatch) -> None:
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     if isinstance(triton.language.sum, triton.JITFunction):  # Triton's own, defined before the setting above
         patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
-    for name in ("kernels", "kernels_conv"):
-        patch.setattr(fused, name, interpreted(name))
+    patch.setattr(fused, "kernels", interpreted("kernels"))
+    patch.setattr(fused_conv, "kernels_conv", interpreted("kernels_conv"))
     patch.setattr(fused_depthwise, "kernels_depthwise", interpreted("kernels_depthwise"))
 
 
@@ -135,6 +136,41 @@ def test_norm_act_then_add_and_its_gradients(c: int, groups: tuple[int, ...], ac
         assert error(out, reference) < 1e-5
 
 
+@pytest.mark.parametrize(("n", "c", "h", "w", "groups"), CASES[::3])
+@pytest.mark.parametrize("activation", [(0.1, None), (1.0, None), (0.0, 0.7)], ids=["leaky", "none", "cut"])
+def test_norm_by_running_statistics(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    groups: tuple[int, ...],
+    activation: tuple[float, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer = norm.BatchNorm(c, eps=1e-3, slope=activation[0], ceiling=activation[1]).to(DEVICE).eval()
+    for values in (layer.weight, layer.bias, layer.running_mean):
+        assert values is not None
+        torch.nn.init.normal_(values)
+    assert layer.running_var is not None
+    layer.running_var.uniform_(0.5, 2)
+    x = images(n, c, h, w) * 2 + 1
+    expected = layer(x).detach().double()  # there may be gradients: plain PyTorch
+    called = []
+    plain = fused.recorded_norm_act
+
+    def noted(*given: Any) -> Tensor:
+        called.append(1)
+        return plain(*given)
+
+    monkeypatch.setattr(fused, "recorded_norm_act", noted)
+    monkeypatch.setattr(fused, "norm_runs_on", lambda x, groups: True)
+    with torch.no_grad():
+        assert error(layer(x), expected) < 1e-5
+    assert called
+    assert error(layer(x).detach(), expected) == 0
+    assert len(called) == 1
+
+
 def test_channels_are_dealt_with_little_padding() -> None:
     assert [columns(2**i) for i in range(3, 12)] == [8, 16, 32, 64, 128, 256, 512, 1024, 256]
     assert [columns(c) for c in (13, 24, 40, 80)] == [16, 32, 64, 128]  # all of them, padded
@@ -196,7 +232,7 @@ def test_many_rows_go_through_several_tiles_and_parts() -> None:
 def test_conv3x3_and_its_gradients(n: int, ci: int, co: int, h: int, w: int, memory: torch.memory_format) -> None:
     x, dy = images(n, ci, h, w, dtype=NARROW), images(n, co, h, w, dtype=NARROW)
     weight = images(co, ci, 3, 3, dtype=NARROW).contiguous(memory_format=memory)
-    ours = gradients(lambda x, k: (fused.conv3x3(x, k),), [x, weight], [dy])
+    ours = gradients(lambda x, k: (fused_conv.conv3x3(x, k),), [x, weight], [dy])
     twin = gradients(lambda x, k: (conv2d(x, k, padding=1),), [x.double(), weight.double()], [dy])
     for out, reference in zip(ours, twin, strict=True):
         assert error(out, reference) < 1e-2
@@ -206,7 +242,7 @@ def test_conv3x3_and_its_gradients(n: int, ci: int, co: int, h: int, w: int, mem
 def test_every_way_to_split_the_weight_gradient_is_right(options: dict[str, int]) -> None:
     x, dy = images(3, 16, 7, 16, dtype=NARROW), images(3, 32, 7, 16, dtype=NARROW)
     dw = torch.full((32, 16, 3, 3), float("nan"), device=DEVICE)
-    OURS.kernels_conv.weight_grad(x, dy, dw, **options)
+    CONV.kernels_conv.weight_grad(x, dy, dw, **options)
     reference = conv2d_weight(x.double(), dw.shape, dy.double(), padding=1)  # type: ignore[no-untyped-call]
     assert error(dw, reference) < 1e-6
 
@@ -216,8 +252,8 @@ def test_convolution_and_its_data_gradient(memory: torch.memory_format) -> None:
     x, dy = images(3, 16, 5, 8, dtype=NARROW), images(3, 32, 5, 8, dtype=NARROW)
     weight = images(32, 16, 3, 3, dtype=NARROW).contiguous(memory_format=memory)
     y, dx = torch.full_like(dy, float("nan")), torch.full_like(x, float("nan"))
-    OURS.kernels_conv.convolve(x, weight, y)
-    OURS.kernels_conv.convolve(dy, weight, dx, transposed=True)
+    CONV.kernels_conv.convolve(x, weight, y)
+    CONV.kernels_conv.convolve(dy, weight, dx, transposed=True)
     assert error(y, conv2d(x.double(), weight.double(), padding=1)) < 4e-3
     assert error(dx, conv_transpose2d(dy.double(), weight.double(), padding=1)) < 4e-3
 
@@ -240,4 +276,4 @@ def test_the_cpu_and_odd_shapes_take_the_twins() -> None:
     assert not fused.norm_runs_on(x, (2,))
     conv = Conv(32, 32, 3)
     torch.testing.assert_close(conv(x), conv2d(x, conv.weight, padding=1))
-    assert not fused.conv_runs_on(x.to(NARROW), conv.weight)
+    assert not fused_conv.runs_on(x.to(NARROW), conv.weight)

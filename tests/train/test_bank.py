@@ -156,8 +156,8 @@ def test_recipes_of_before_keep_their_names() -> None:
     assert Run.from_json(a_run().to_json()) == a_run()
 
 
-def test_it_is_evaluated_every_twentieth() -> None:
-    assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (10, 5)
+def test_it_is_evaluated_ten_times() -> None:
+    assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (20, 5)
 
 
 def test_teachers_see_images(started: str, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from adamatch.nets import fused, fused_depthwise, on_cpu
+from adamatch.nets import fused_conv, fused_depthwise, on_cpu
 
 
 class Conv(nn.Conv2d):
@@ -12,8 +12,8 @@ class Conv(nn.Conv2d):
         self.fused = True
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused.conv_runs_on(x, self.weight):
-            return fused.conv3x3(x, self.weight.to(x.dtype))
+        if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused_conv.runs_on(x, self.weight):
+            return fused_conv.conv3x3(x, self.weight.to(x.dtype))
         if self.fused and self.kernel_size == (1, 1) and self.stride == (1, 1) and on_cpu.trains(x, self.weight):
             return on_cpu.pointwise(x, self.weight)
         return super().forward(x)

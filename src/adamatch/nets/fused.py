@@ -1,4 +1,4 @@
-"""Operators around the Triton kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm` and `conv`."""
+"""Operators around the norm kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch import ranks
-from adamatch.nets import kernels, kernels_conv
+from adamatch.nets import kernels
 from adamatch.nets.plan import Plan
 from adamatch.nets.statistics import of_all_ranks, record
 
@@ -28,20 +28,6 @@ def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
         and x.is_contiguous(memory_format=LAST)
         and 8 <= x.shape[1] <= 2048
         and len(groups) <= 2
-    )
-
-
-def conv_runs_on(x: Tensor, weight: Tensor) -> bool:
-    width = x.shape[3]
-    return (
-        kernels.AVAILABLE
-        and x.is_cuda
-        and x.dtype in (torch.bfloat16, torch.float16)
-        and x.is_contiguous(memory_format=LAST)
-        and weight.shape[0] in (16, 32, 64)
-        and weight.shape[1] in (16, 32, 64)
-        and width in (8, 16, 32, 64)
-        and x.shape[0] * x.shape[2] * width * 64 < 2**31
     )
 
 
@@ -102,9 +88,11 @@ def norm_act_then_add(
     return y  # type: ignore[no-any-return]
 
 
-def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
-    """x [N,CI,H,W], weight [CO,CI,3,3] of one dtype; stride 1, padding 1."""
-    return _conv3x3(x, weight)  # type: ignore[no-any-return]
+def recorded_norm_act(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, slope: float, ceiling: float | None = None
+) -> Tensor:
+    """By running statistics, as in evaluations; without gradients."""
+    return _recorded_norm_act(x, weight, bias, mean, var, eps, slope, ceiling)  # type: ignore[no-any-return]
 
 
 @torch.library.custom_op("adamatch::norm_act", mutates_args=())
@@ -146,6 +134,16 @@ def _norm_act_then_add(
     return y, stats
 
 
+@torch.library.custom_op("adamatch::recorded_norm_act", mutates_args=())
+def _recorded_norm_act(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, slope: float, ceiling: float | None = None
+) -> Tensor:
+    x = x.contiguous(memory_format=LAST)
+    y = torch.empty_like(x)
+    kernels.apply(Plan(x, [len(x)]), x, y, torch.stack([mean, var])[None], weight, bias, eps, slope, ceiling)
+    return y
+
+
 @torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
 def _norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
@@ -160,39 +158,8 @@ def _norm_act_grad(
     return dx, dweight, dbias
 
 
-@torch.library.custom_op("adamatch::conv3x3", mutates_args=())
-def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
-    y: Tensor
-    if x.shape[1] == 16:  # where cuDNN takes more than twice as long (results/kernels.json)
-        y = _convolved(x, weight)
-        kernels_conv.convolve(x.contiguous(memory_format=LAST), weight, y)
-        return y
-    y = torch.ops.aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
-    return y.contiguous(memory_format=LAST)
-
-
-@torch.library.custom_op("adamatch::conv3x3_weight_grad", mutates_args=())
-def _conv3x3_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    dw = torch.empty_like(weight)
-    kernels_conv.weight_grad(x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST), dw)
-    return dw
-
-
-@torch.library.custom_op("adamatch::conv3x3_input_grad", mutates_args=())
-def _conv3x3_input_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    dx = torch.ops.aten.convolution_backward(
-        dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
-    )[0]
-    return dx.contiguous(memory_format=LAST)  # type: ignore[no-any-return]
-
-
 def _like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=LAST)
-
-
-def _convolved(x: Tensor, weight: Tensor) -> Tensor:
-    shape = (x.shape[0], weight.shape[0], x.shape[2], x.shape[3])
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=LAST)
 
 
 def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
@@ -223,27 +190,19 @@ def _(
     return _like(x), _stats_of(x, groups)
 
 
+@_recorded_norm_act.register_fake
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, slope: float, ceiling: float | None = None
+) -> Tensor:
+    return _like(x)
+
+
 @_norm_act_grad.register_fake
 def _(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     return _like(x), torch.empty_like(weight), torch.empty_like(bias)
-
-
-@_conv3x3.register_fake
-def _(x: Tensor, weight: Tensor) -> Tensor:
-    return _convolved(x, weight)
-
-
-@_conv3x3_weight_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    return torch.empty_like(weight)
-
-
-@_conv3x3_input_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    return _like(x)
 
 
 def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -278,16 +237,6 @@ def _then_add_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor |
     return dx, dy, dweight, dbias, None, None, None, None, None
 
 
-def _keep_conv(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _conv_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    dx = _conv3x3_input_grad(dy, *ctx.saved_tensors) if ctx.needs_input_grad[0] else None
-    return dx, _conv3x3_weight_grad(dy, *ctx.saved_tensors) if ctx.needs_input_grad[1] else None
-
-
 _norm_act.register_autograd(_norm_backward, setup_context=_keep_norm)
 _add_norm_act.register_autograd(_add_backward, setup_context=_keep_add)
 _norm_act_then_add.register_autograd(_then_add_backward, setup_context=_keep_then_add)
-_conv3x3.register_autograd(_conv_backward, setup_context=_keep_conv)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, cat, nn, rsqrt, split, stack, var_mean
+from torch import Tensor, cat, is_grad_enabled, nn, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -29,8 +29,7 @@ class BatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
         if not self.training:
-            y = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-            return activate(y, self.slope, self.ceiling)
+            return self._recorded(x)
         groups = groups or (x.shape[0],)
         mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
@@ -54,6 +53,13 @@ class BatchNorm(nn.BatchNorm2d):
             mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
             return fused.norm_act_then_add(x, skip, self.weight, self.bias, mean, var, groups, *self._settings())
         return skip + self(x, groups)  # type: ignore[no-any-return]
+
+    def _recorded(self, x: Tensor) -> Tensor:
+        """By the running statistics."""
+        mean, var = self.running_mean, self.running_var
+        if self.fused and not is_grad_enabled() and mean is not None and var is not None and fused.norm_runs_on(x, (len(x),)):
+            return fused.recorded_norm_act(x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling)
+        return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
 
     def _settings(self) -> tuple[float, float, float, bool, float | None]:
         return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1, self.ceiling
