@@ -11,7 +11,7 @@ from reference.tiny_net import TinyNet, joined, make_batch
 from torch import Tensor, nn, tensor
 
 from adamatch.errors import InputError
-from adamatch.methods import parts
+from adamatch.methods import trust
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.parts import Batch, forward_twice
 from adamatch.nets.wideresnet import WideResNet
@@ -293,20 +293,27 @@ def test_an_estimate_counts_where_the_source_is_doubted() -> None:
     assert counted[2] > plain + 0.1
 
 
+@pytest.mark.parametrize(("doubt", "like"), [(1e3, {}), (1e-9, {"align": "none"})])
+def test_alignment_is_let_go_where_it_is_doubted(doubt: float, like: dict[str, Any]) -> None:
+    net, batch = TinyNet(3).train(), make_batch(0, progress=1.0)
+    ours = AdaMatch(3, tau=0.5, window=2, decay=0.5, release=True, doubt=doubt).loss(net, batch)[0]
+    torch.testing.assert_close(ours, AdaMatch(3, tau=0.5, window=2, decay=0.5, **like).loss(net, batch)[0], rtol=1e-3, atol=0)
+
+
 def test_classes_of_which_few_pass_have_lower_thresholds() -> None:
     passed = tensor([0.4, 0.2, 0.0])
-    torch.testing.assert_close(parts.learned(passed), tensor([1.0, 1 / 3, 0.0]))
+    torch.testing.assert_close(trust.learned(passed), tensor([1.0, 1 / 3, 0.0]))
     torch.testing.assert_close(
-        parts.learned(passed / 8), tensor([0.05, 0.025, 0.0]) / 0.925 / (2 - tensor([0.05, 0.025, 0.0]) / 0.925)
+        trust.learned(passed / 8), tensor([0.05, 0.025, 0.0]) / 0.925 / (2 - tensor([0.05, 0.025, 0.0]) / 0.925)
     )
-    assert parts.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
-    assert parts.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
+    assert trust.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
+    assert trust.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
 
 
 def test_soft_weights_fall_off_below_the_mean() -> None:
-    weights = parts.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
+    weights = trust.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
     torch.testing.assert_close(weights, tensor([-8.0, -0.5, 0.0, 0.0]).exp())
-    assert parts.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0)).tolist() == [1, 1]  # all the same
+    assert trust.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0)).tolist() == [1, 1]  # all the same
 
 
 def test_alignment_changes_the_labels_that_are_guessed() -> None:

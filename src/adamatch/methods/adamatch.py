@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.errors import InputError
-from adamatch.methods import arguments, parts, schedules
-from adamatch.methods.averages import Running, Spread, Window
+from adamatch.methods import arguments, parts, schedules, trust
+from adamatch.methods.averages import Running, Window
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
 
@@ -32,8 +32,8 @@ class AdaMatch(Method):
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
     decay         of the source's class average
-    doubt         with align="estimated": the divergence of the target's average from the source's at which the estimate counts
-                  by two thirds; where they are close, the source's is kept (None: it always counts)
+    doubt         the divergence of the target's average from the source's at which two thirds of an estimate count, or of
+                  alignment are let go; where they are close, the source's distribution is kept (None: wherever they are)
     """
 
     def __init__(
@@ -69,8 +69,7 @@ class AdaMatch(Method):
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
         self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
-        self.passed = Running(classes, 1 - 1 / window) if threshold == "classes" else None  # labels that pass, of each class
-        self.confidence = Spread(1 / classes, 1 - 1 / window) if threshold == "soft" else None  # on the target
+        self.weigh = trust.make(threshold, classes, window)
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
@@ -97,16 +96,17 @@ class AdaMatch(Method):
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
+        doubted = self._doubted(wanted, mean_tu)
         if self.estimate is not None:
-            wanted = torch.lerp(mean_sl, self.estimate.value, mu * self._doubted(mean_sl, mean_tu))
-        strength = schedules.let_go(batch.progress) if self.release else 1.0
+            wanted = torch.lerp(mean_sl, self.estimate.value, mu * doubted)
+        strength = 1 - doubted * (1 - schedules.let_go(batch.progress)) if self.release else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
         if self.estimate is not None:
             self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
-        mask = self._weights(y_tilde, c_tau)  # eq. (8)
+        mask = self.weigh(y_tilde, c_tau)  # eq. (8)
 
         pseudo = parts.hard(y_tilde)
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
@@ -123,18 +123,6 @@ class AdaMatch(Method):
             "logit_gap": gap,
         }
 
-    def _weights(self, y: Tensor, c_tau: Tensor) -> Tensor:
-        """How far each pseudo-label counts, from 0 to 1: [n]."""
-        if self.confidence is not None:
-            return parts.soft_weights(y.amax(1), *self.confidence(y.amax(1)))
-        mask = parts.confident(y, c_tau)
-        if self.passed is None:
-            return mask
-        passed = self.passed((parts.hard(y) * mask[:, None]).mean(0))
-        return parts.confident(y, c_tau * parts.learned(passed)[y.argmax(1)])
-
-    def _doubted(self, mean_sl: Tensor, mean_tu: Tensor) -> Tensor:
-        """From 0 to 1: how little the network's answers for the target agree with the source's distribution."""
-        if self.doubt is None:
-            return torch.ones_like(mean_sl[0])
-        return 1 - torch.exp(-parts.divergence(mean_sl, mean_tu) / self.doubt)
+    def _doubted(self, wanted: Tensor, found: Tensor) -> Tensor | float:
+        """From 0 to 1: how little the network's answers for the target agree with the distribution that is wanted."""
+        return 1.0 if self.doubt is None else 1 - torch.exp(-parts.divergence(wanted, found) / self.doubt)

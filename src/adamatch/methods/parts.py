@@ -101,21 +101,6 @@ def confident(y: Tensor, threshold: Tensor | float) -> Tensor:
     return (y.amax(1) >= threshold).to(y.dtype)
 
 
-def learned(passed: Tensor) -> Tensor:
-    """How far each class is learned, from 0 to 1, by the part of all images that pass as it [k]: FlexMatch's curriculum.
-
-    The most frequent one counts as learned, once more images pass as it than do not pass at all.
-    """
-    share = passed / torch.maximum(passed.amax(), 1 - passed.sum()).clamp(min=1e-6)
-    return share / (2 - share)
-
-
-def soft_weights(confidence: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """1 from the mean confidence on, below it by a normal curve: SoftMatch's weights [n]."""
-    below = torch.clamp(confidence - mean, max=0)
-    return torch.exp(-(below**2) / (2 * variance.clamp(min=1e-6)))
-
-
 def cross_entropy(y: Tensor, z: Tensor) -> Tensor:
     """H(y, softmax(z)) of every row: [n]."""
     return -(y * z.log_softmax(1)).sum(1)
