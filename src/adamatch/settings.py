@@ -56,7 +56,7 @@ FROZEN: Mapping[str, Any] = {
     "views": 2,
 }
 FROZEN_SIZE = 128  # pixels
-MINUTES = "Some 4,000 images take a quarter of an hour on two cores"
+MINUTES = "Some 4,000 images take about 15 minutes on two cores"
 
 
 @dataclass(frozen=True)
