@@ -115,4 +115,20 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="no such"), ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         raise OSError("no such folder")
     assert len(killed) == 4
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("adamatch-*"))
+
+
+def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "AVAILABLE", True)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("subprocess.Popen", pytest.fail)
+    other = ahead._alone()
+    assert other is not None
+    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+        pass
+    other.release()
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/none")  # nothing can be made there
+    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+        pass

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from filelock import BaseFileLock
 from torch import Tensor, nn
 
-from adamatch import nets
+from adamatch import locks, nets
 from adamatch.nets import kernels
 from adamatch.nets.efficientnet_lite import EfficientNetLite
 from adamatch.train.run import Recipe
@@ -29,12 +30,9 @@ SECONDS = 90  # after which the step compiles itself what is missing
 def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
     """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
     count = min(MOST, (os.cpu_count() or 1) - 2)
-    named = recipe.network.startswith("efficientnet-lite") and not recipe.frozen
-    if not (named and kernels.AVAILABLE and device.type == "cuda" and count >= 2):
-        yield
-        return
-    passes = [found for method in methods if (found := _pass(method, recipe)) and not _marker(recipe, found).exists()]
-    if not passes:
+    passes = _missing(recipe, methods) if kernels.AVAILABLE and device.type == "cuda" and count >= 2 else []
+    lock = _alone() if passes else None
+    if lock is None:
         yield
         return
     asked = json.dumps([recipe.network, recipe.size, passes, str(device), count])
@@ -45,14 +43,30 @@ def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> It
         yield
         _load_libraries(device)
         if all(worker.wait(SECONDS) == 0 for worker in workers):
-            for marker in (_marker(recipe, each) for each in passes):
-                marker.parent.mkdir(parents=True, exist_ok=True)
-                marker.touch()
+            for each in passes:
+                _marker(recipe, each).touch()
     except subprocess.TimeoutExpired:
         pass
     finally:
         for worker in workers:
             worker.kill()
+        lock.release()
+
+
+def _missing(recipe: Recipe, methods: Sequence[str]) -> list[Pass]:
+    """What goes through the network, and has not been compiled yet."""
+    if not recipe.network.startswith("efficientnet-lite") or recipe.frozen:
+        return []
+    return [found for method in methods if (found := _pass(method, recipe)) and not _marker(recipe, found).exists()]
+
+
+def _alone() -> BaseFileLock | None:
+    """A lock that one process has, of several that start at the same time: None for the others, and where none can be had."""
+    try:
+        _cache().mkdir(parents=True, exist_ok=True)
+        return locks.take(_cache() / "adamatch.lock")
+    except OSError:
+        return None
 
 
 def _pass(method: str, recipe: Recipe) -> Pass | None:
@@ -74,8 +88,12 @@ def _marker(recipe: Recipe, one: Pass) -> Path:
 
     sources = b"".join(path.read_bytes() for path in sorted(Path(kernels.__file__).parent.glob("kernels*.py")))
     facts = [recipe.network, recipe.size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
-    cache = Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
-    return cache / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
+    return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
+
+
+def _cache() -> Path:
+    """Triton's folder."""
+    return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
 
 
 def _load_libraries(device: torch.device) -> None:
