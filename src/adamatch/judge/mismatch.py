@@ -18,6 +18,7 @@ ENOUGH = 20
 RARE, RARE_ALONE = 0.15, 0.05  # of the share that the source would let expect: by network and twin, by the network alone
 SELDOM = 0.3  # the same, by the twin
 TRUSTED = 0.65  # agreement with the twin on the other images, from which on its silence on a class counts
+AS_SURE = 0.95  # and it is at least so sure, in comparison to all images, of those that the network alone takes for the class
 ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
@@ -76,7 +77,8 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
     """Classes that the labelled images have, and the target hardly has.
 
     Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where it
-    mostly agrees with the network otherwise, a class that it never names is likely not there.
+    mostly agrees with the network otherwise, a class that it never names is likely not there; unless the network names it, and
+    the twin is unsure of just these images.
     """
     said = evidence.last
     hardly = of_predictions(said) < RARE_ALONE * expected
@@ -87,6 +89,10 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
         others = ~np.isin(mine, np.flatnonzero(hardly))
         if not others.any() or (mine == its)[others].mean() < TRUSTED:
             return []
+        sure = evidence.twin.last.max(1)
+        for each in np.flatnonzero(hardly):
+            alone = (mine == each) & (its != each)
+            hardly[each] = alone.mean() < RARE * expected[each] or sure[alone].mean() >= AS_SURE * sure.mean()
     absent = np.flatnonzero(hardly & (expected * len(said) >= ENOUGH))
     if not len(absent):
         return []
