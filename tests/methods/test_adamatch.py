@@ -76,6 +76,8 @@ def reference(
         {"align": "target", "target": KNOWN},
         {"align": "estimated", "window": 2, "decay": 0.5},
         {"align": "estimated", "window": 2, "decay": 0.5, "doubt": 0.01},
+        {"align": "confident", "window": 2, "decay": 0.5, "tau": 0.8},
+        {"align": "confident", "window": 2, "decay": 0.5, "tau": 0.0},
         {"threshold": "fixed", "tau": 0.5},
         {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
         {"threshold": "fixed", "tau": 0.0},  # everything above it
@@ -266,7 +268,7 @@ def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share
     net, method, batch = TinyNet(3).train(), AdaMatch(3, align="estimated", window=4), make_batch(0, progress=progress)
     before = tensor([0.7, 0.2, 0.1])
     assert method.estimate is not None
-    method.estimate.value.copy_(before)
+    method.estimate.average.value.copy_(before)
     p = tiny_net.params_of(net)
     x = joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s)
     _, metrics = method.loss(net, batch)
@@ -275,7 +277,7 @@ def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share
     assert metrics["divergence"].item() == pytest.approx(losses.kl(wanted.numpy(), found.numpy()), abs=1e-9)
     aligned = torch.from_numpy(tiny_net.logits(p, x)[12:21]).softmax(1) * ((1e-6 + wanted) / (1e-6 + found))
     aligned = aligned / aligned.sum(1, keepdim=True)
-    torch.testing.assert_close(method.estimate.value, 0.75 * before + 0.25 * aligned.mean(0))
+    torch.testing.assert_close(method.estimate.average.value, 0.75 * before + 0.25 * aligned.mean(0))
 
 
 def test_an_estimate_counts_where_the_source_is_doubted() -> None:
@@ -285,7 +287,7 @@ def test_an_estimate_counts_where_the_source_is_doubted() -> None:
     for doubt in (1e3, 1e-9, None):
         method = AdaMatch(3, align="estimated", window=2, decay=0.5, doubt=doubt)
         assert method.estimate is not None
-        method.estimate.value.copy_(tensor([0.98, 0.01, 0.01]))
+        method.estimate.average.value.copy_(tensor([0.98, 0.01, 0.01]))
         counted.append(method.loss(net, batch)[1]["divergence"].item())
     plain = AdaMatch(3, window=2, decay=0.5).loss(net, batch)[1]["divergence"].item()
     assert counted[0] == pytest.approx(plain, abs=1e-3)

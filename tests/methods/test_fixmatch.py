@@ -52,6 +52,7 @@ def reference(
         {"align": "none", "tau": 0.5},
         {"window": 2, "decay": 0.5},
         {"align": "estimated", "window": 2, "decay": 0.5, "tau": 0.5},
+        {"align": "confident", "window": 2, "decay": 0.5, "tau": 0.5},
     ],
     ids=str,
 )

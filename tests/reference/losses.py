@@ -155,17 +155,17 @@ def adamatch(
     means_sl.append((y_sl[source_only] if align_to == "labels" else y_sl_w).mean(0))
     means_tu.append(y_tu_w.mean(0))
     wanted = exponential_average(means_sl, decay) if known is None else known
-    if align_to == "estimated":
+    found = window_average(means_tu, window)
+    if align_to in ("estimated", "confident"):
         assert estimates is not None
         part = warm_up(progress)
         if doubt is not None:
-            part = part * (1 - math.exp(-kl(wanted, window_average(means_tu, window)) / doubt))
-        wanted = (1 - part) * wanted + part * exponential_average(estimates, 1 - 1 / window, len(wanted))
-    found = window_average(means_tu, window)
+            part = part * (1 - math.exp(-kl(wanted, found) / doubt))
+        wanted = (1 - part) * wanted + part * estimate(align_to, estimates, wanted, window)
     y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found)
-    if align_to == "estimated" and estimates is not None:
-        estimates.append(y_tilde.mean(0))
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
+    if estimates is not None:
+        estimates.append(y_tilde.mean(0) if align_to == "estimated" else shares(guess_labels(y_tu_w, c_tau), y_tu_w))
     if guess is None:
         guess = guess_labels(y_tilde, c_tau)
         if threshold == "classes":
@@ -183,10 +183,23 @@ def adamatch(
     return Result(source + warm_up(progress) * target, source, target, c_tau, guess, wanted, found)
 
 
+def estimate(kind: str, seen: list[Array], assumed: Array, window: int) -> Array:
+    """Of the target's classes: the average of what was "estimated", or what was "confident" and the rest as assumed."""
+    average = exponential_average(seen, 1 - 1 / window, len(assumed))
+    if kind == "estimated":
+        return average
+    sure = average - (1 - 1 / window) ** len(seen) / len(assumed)  # from nothing rather than from uniform
+    return sure + (1 - sum(sure)) * assumed
+
+
+def shares(guess: Guess, y: Array) -> Array:
+    """Of all images, the part that is trusted to be of each class."""
+    return np.array([sum(t and c == j for c, t in zip(*guess, strict=True)) / len(y) for j in range(y.shape[1])])
+
+
 def by_class(guess: Guess, y: Array, c_tau: float, passes: list[Array], window: int) -> Guess:
     """A threshold of its own for each class: lower, the fewer images pass the common one as it."""
-    k = y.shape[1]
-    passes.append(np.array([sum(t and c == j for c, t in zip(*guess, strict=True)) / len(y) for j in range(k)]))
+    passes.append(shares(guess, y))
     passed = exponential_average(passes, 1 - 1 / window)
     most = max(max(passed), 1 - sum(passed), 1e-6)
     limits = [c_tau * (part / most) / (2 - part / most) for part in passed]
@@ -228,13 +241,13 @@ def fixmatch(
     means_labels.append(y_sl.mean(0))
     means_guesses.append(y_w.mean(0))
     wanted, found = exponential_average(means_labels, decay), window_average(means_guesses, window)
-    if align_to == "estimated":
+    if align_to in ("estimated", "confident"):
         assert estimates is not None
         part = warm_up(progress)
-        wanted = (1 - part) * wanted + part * exponential_average(estimates, 1 - 1 / window, len(wanted))
+        wanted = (1 - part) * wanted + part * estimate(align_to, estimates, wanted, window)
     y_tilde = y_w if align_to == "none" else align(y_w, wanted, found)
-    if align_to == "estimated" and estimates is not None:
-        estimates.append(y_tilde.mean(0))
+    if estimates is not None:
+        estimates.append(y_tilde.mean(0) if align_to == "estimated" else shares(guess_labels(y_w, tau), y_w))
     guess = guess or guess_labels(y_tilde, tau)
     source = float(cross_entropy(y_sl, z_sl[:n_sl]).mean())
     target = guessed(guess, z_s)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.errors import InputError
-from adamatch.methods import arguments, parts, schedules, trust
+from adamatch.methods import arguments, estimates, parts, schedules, trust
 from adamatch.methods.averages import Running, Window
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
@@ -17,8 +17,8 @@ class AdaMatch(Method):
 
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
-                  (as ReMixMatch does), a known "target" distribution, the "estimated" one of the target (from the source's,
-                  as mu rises, to the average of what alignment itself has made of the target), or "none"
+                  (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper, as mu rises: the
+                  "estimated" one of the target, or what is "confident" there and for the rest the source's (`estimates`)
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
@@ -42,7 +42,7 @@ class AdaMatch(Method):
         *,
         tau: float = 0.9,
         interpolate: bool = True,
-        align: Literal["source", "labels", "target", "estimated", "none"] = "source",
+        align: Literal["source", "labels", "target", "estimated", "confident", "none"] = "source",
         release: bool = False,
         threshold: Literal["relative", "fixed", "classes", "soft"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
@@ -58,7 +58,7 @@ class AdaMatch(Method):
         if (align == "target") != (target is not None):
             raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
-        self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
+        self.align = arguments.one_of("align", align, "source", "labels", "target", *estimates.KINDS, "none")
         self.release = arguments.flag("release", release)
         self.doubt = doubt if doubt is None else arguments.above_zero("doubt", doubt)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", "classes", "soft")
@@ -68,7 +68,7 @@ class AdaMatch(Method):
         self.warm_up = arguments.part("warm_up", warm_up)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
-        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
+        self.estimate = estimates.make(align, classes, window)  # of the target's classes
         self.weigh = trust.make(threshold, classes, window)
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
@@ -98,15 +98,16 @@ class AdaMatch(Method):
         wanted = mean_sl if self.known is None else self.known
         doubted = self._doubted(wanted, mean_tu)
         if self.estimate is not None:
-            wanted = torch.lerp(mean_sl, self.estimate.value, mu * doubted)
-        strength = 1 - doubted * (1 - schedules.let_go(batch.progress)) if self.release else 1.0
+            wanted = torch.lerp(mean_sl, self.estimate(mean_sl), mu * doubted)
+        kept = schedules.let_go(batch.progress)
+        strength = kept + (1 - doubted) * (1 - kept) if self.release else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
-        if self.estimate is not None:
-            self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
         mask = self.weigh(y_tilde, c_tau)  # eq. (8)
+        if self.estimate is not None:
+            self.estimate.see(y_tu_w, y_tilde, c_tau)
 
         pseudo = parts.hard(y_tilde)
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)

@@ -103,7 +103,7 @@ def _load_libraries(device: torch.device) -> None:
 
 
 def _compile_part(asked: str, number: int) -> None:
-    """Every so many-th layer, forwards and back."""
+    """Every `count`-th layer, from that of its own number on, forwards and back."""
     network, size, passes, device, count = json.loads(asked)
     net = nets.build(network, 2).train()
     assert isinstance(net, EfficientNetLite)

@@ -16,7 +16,7 @@ from adamatch.files import parse, read_json
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
 OPTIMISERS = ("sgd", "adamw")
-ALIGNED = ("source", "estimated")
+ALIGNED = ("source", "estimated", "confident")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
 LATER |= {"frozen": 0, "views": 4, "white": 0, "align": "source", "window": 128, "decay": 0.999, "balanced": False}
@@ -62,7 +62,7 @@ class Recipe:
     batch: int = 64  # labelled images in a step (each labelled pool's, where there are two)
     uratio: int = 3  # unlabelled images for each of them
     tau: float = 0.9
-    align: str = "source"  # predictions on the target: to the source's classes, or to the target's own, "estimated"
+    align: str = "source"  # predictions on the target: to the source's classes, or to an estimate of the target's own
     window: int = 128  # batches over which the target's class average is taken
     decay: float = 0.999  # of the source's class average
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
