@@ -17,6 +17,7 @@ import adamatch
 from adamatch import cli, errors, nets
 from adamatch.data.tasks import Problem, pose
 from adamatch.errors import InputError
+from adamatch.methods import Supervised
 from adamatch.train import memory
 from adamatch.train.execution import Execution
 from adamatch.train.memory import Need
@@ -70,6 +71,26 @@ def take_steps(name: str, size: int, batch: int, method: str, told: Path) -> Non
 def in_memory(name: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+
+class Twice(nn.Module):
+    """Its backward pass needs one tensor in two places, or (`copied`) that and a copy of it."""
+
+    def __init__(self, *, copied: bool) -> None:
+        super().__init__()
+        self.head, self.copied = nn.Linear(3 * 8 * 8, 3), copied
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = self.head(x.flatten(1))
+        return h.sin() * (h.clone() if self.copied else h)
+
+
+def test_memory_that_tensors_share_is_counted_once() -> None:
+    batch = memory._batch(50, 0, (3, 8, 8), 3)
+    once, twice = (
+        memory._kept(memory._bare(Twice(copied=each)), memory._bare(Supervised(3)), 0, batch) for each in (False, True)
+    )
+    assert twice - once == 2 * 50 * 3 * 4  # both views' logits, float32
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells the most memory that was used")
