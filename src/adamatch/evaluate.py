@@ -16,7 +16,7 @@ from adamatch.errors import InputError
 from adamatch.train.speed import Machine
 
 BATCH = 1024  # images at a time, at most
-PIXELS, ON_GPU = 2**23, 2**25  # of them all, where time goes into launching kernels: more
+PIXELS, PIXELS_ON_GPU = 2**23, 2**25  # of all of them together; a GPU would wait for the next kernel with fewer
 RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
 
 
@@ -24,7 +24,7 @@ RESIDENT = 2**31  # bytes of test images that are kept on the device between eva
 def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArray[np.float32]:
     """Probabilities (n, k) of images uint8 (n, size, size, 3); `net` is in evaluation mode."""
     rows = []
-    pixels = ON_GPU if machine.device.type == "cuda" else PIXELS
+    pixels = PIXELS_ON_GPU if machine.device.type == "cuda" else PIXELS
     batch = max(1, min(BATCH, pixels // (images.shape[1] * images.shape[2])))
     for start in range(0, max(1, len(images)), batch):  # no image: no row, of as many columns
         part = images[start : start + batch]

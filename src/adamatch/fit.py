@@ -115,8 +115,8 @@ def fit(
         chosen = choose(asked, lambda: _side(source), machine)
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
-        wanted = (method, twins.ALONE) if twin else (method,)
-        with ahead.compiled(recipe, wanted, machine.device):
+        methods = (method, twins.ALONE) if twin else (method,)
+        with ahead.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
         recipe = replace(recipe, white=data.white)
         if own is not None:

@@ -61,7 +61,7 @@ class AdaMatch(Method):
         self.align = arguments.one_of("align", align, "source", "labels", "target", *estimates.KINDS, "none")
         self.release = arguments.flag("release", release)
         self.doubt = doubt if doubt is None else arguments.above_zero("doubt", doubt)
-        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", "classes", "soft")
+        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *trust.KINDS)
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
         self.view_weight = arguments.view_weight(source_loss, batches)

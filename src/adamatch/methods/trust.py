@@ -39,9 +39,12 @@ class Soft(nn.Module):
         return soft_weights(y.amax(1), *self.confidence(y.amax(1)))
 
 
+KINDS: dict[str, type[ByClass] | type[Soft]] = {"classes": ByClass, "soft": Soft}
+
+
 def make(threshold: str, classes: int, window: int) -> nn.Module:
     """By the name of AdaMatch's threshold."""
-    return {"classes": ByClass, "soft": Soft}[threshold](classes, window) if threshold in ("classes", "soft") else Mask()
+    return KINDS[threshold](classes, window) if threshold in KINDS else Mask()
 
 
 def learned(passed: Tensor) -> Tensor:

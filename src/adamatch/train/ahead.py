@@ -1,6 +1,6 @@
 """Triton kernels compiled ahead: by several processes at once, while images are read. The first step finds them in a cache.
 
-Alone, a step compiles one kernel after the other, which takes longer than a short run itself.
+Alone, the first step compiles one kernel after the other, which can take about as long as a short run itself.
 """
 
 import hashlib
