@@ -35,6 +35,7 @@ def reference(
         align_to=options.get("align", "labels"),
         decay=options.get("decay", 0.999),
         window=options.get("window", 128),
+        strength=options.get("strength", 1.0),
         progress=float(batch.progress),
         estimates=[] if estimates is None else estimates,
         guess=guess,
@@ -52,7 +53,7 @@ def reference(
         {"align": "none", "tau": 0.5},
         {"window": 2, "decay": 0.5},
         {"align": "estimated", "window": 2, "decay": 0.5, "tau": 0.5},
-        {"align": "confident", "window": 2, "decay": 0.5, "tau": 0.5},
+        {"strength": 0.5, "window": 2, "decay": 0.5, "tau": 0.0},
     ],
     ids=str,
 )

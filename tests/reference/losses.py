@@ -56,10 +56,10 @@ def interpolate(z_joint: Array, z_alone: Array, lam: Array) -> Array:
     return z
 
 
-def align(y: Array, wanted: Array, found: Array) -> Array:
+def align(y: Array, wanted: Array, found: Array, strength: float = 1.0) -> Array:
     rows = []
     for row in y:
-        scaled = [value * (w + 1e-6) / (f + 1e-6) for value, w, f in zip(row, wanted, found, strict=True)]
+        scaled = [value * math.pow((w + 1e-6) / (f + 1e-6), strength) for value, w, f in zip(row, wanted, found, strict=True)]
         rows.append([value / sum(scaled) for value in scaled])
     return np.array(rows)
 
@@ -137,8 +137,8 @@ def adamatch(
     known: Array | None = None,
     decay: float = 0.999,
     window: int = 128,
+    strength: float = 1.0,
     estimates: list[Array] | None = None,
-    doubt: float | None = None,
     passes: list[Array] | None = None,
     confidences: list[Array] | None = None,
     guess: Guess | None = None,
@@ -156,16 +156,13 @@ def adamatch(
     means_tu.append(y_tu_w.mean(0))
     wanted = exponential_average(means_sl, decay) if known is None else known
     found = window_average(means_tu, window)
-    if align_to in ("estimated", "confident"):
+    if align_to == "estimated":
         assert estimates is not None
-        part = warm_up(progress)
-        if doubt is not None:
-            part = part * (1 - math.exp(-kl(wanted, found) / doubt))
-        wanted = (1 - part) * wanted + part * estimate(align_to, estimates, wanted, window)
-    y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found)
+        wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
+    y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, strength)
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
     if estimates is not None:
-        estimates.append(y_tilde.mean(0) if align_to == "estimated" else shares(guess_labels(y_tu_w, c_tau), y_tu_w))
+        estimates.append(y_tilde.mean(0))
     if guess is None:
         guess = guess_labels(y_tilde, c_tau)
         if threshold == "classes":
@@ -183,13 +180,9 @@ def adamatch(
     return Result(source + warm_up(progress) * target, source, target, c_tau, guess, wanted, found)
 
 
-def estimate(kind: str, seen: list[Array], assumed: Array, window: int) -> Array:
-    """Of the target's classes: the average of what was "estimated", or what was "confident" and the rest as assumed."""
-    average = exponential_average(seen, 1 - 1 / window, len(assumed))
-    if kind == "estimated":
-        return average
-    sure = average - (1 - 1 / window) ** len(seen) / len(assumed)  # from nothing rather than from uniform
-    return sure + (1 - sum(sure)) * assumed
+def between(assumed: Array, estimated: Array, progress: float) -> Array:
+    """From one distribution to the other over the first half of the run."""
+    return (1 - warm_up(progress)) * assumed + warm_up(progress) * estimated
 
 
 def shares(guess: Guess, y: Array) -> Array:
@@ -229,6 +222,7 @@ def fixmatch(
     align_to: str = "labels",
     decay: float = 0.999,
     window: int = 128,
+    strength: float = 1.0,
     progress: float = 0.0,
     estimates: list[Array] | None = None,
     guess: Guess | None = None,
@@ -241,13 +235,12 @@ def fixmatch(
     means_labels.append(y_sl.mean(0))
     means_guesses.append(y_w.mean(0))
     wanted, found = exponential_average(means_labels, decay), window_average(means_guesses, window)
-    if align_to in ("estimated", "confident"):
+    if align_to == "estimated":
         assert estimates is not None
-        part = warm_up(progress)
-        wanted = (1 - part) * wanted + part * estimate(align_to, estimates, wanted, window)
-    y_tilde = y_w if align_to == "none" else align(y_w, wanted, found)
+        wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
+    y_tilde = y_w if align_to == "none" else align(y_w, wanted, found, strength)
     if estimates is not None:
-        estimates.append(y_tilde.mean(0) if align_to == "estimated" else shares(guess_labels(y_w, tau), y_w))
+        estimates.append(y_tilde.mean(0))
     guess = guess or guess_labels(y_tilde, tau)
     source = float(cross_entropy(y_sl, z_sl[:n_sl]).mean())
     target = guessed(guess, z_s)

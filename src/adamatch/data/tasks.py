@@ -134,15 +134,16 @@ def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Pr
 
 
 def balanced(pool: Labelled) -> Labelled:
-    """The same pool, of whose epochs every class is an equal part: images of small classes come several times, evenly.
+    """The same pool, with no class drawn less often than the median one: images of small classes come several times, evenly.
 
     A pool whose labels are probabilities, or that says itself what is drawn, stays as it is.
     """
     if pool.drawn is not None or pool.labels.ndim > 1:
         return pool
     counts = np.bincount(pool.labels)
-    largest, order = counts.max(), np.argsort(pool.labels, kind="stable")
-    rows = [np.resize(of_class, largest) for of_class in np.split(order, np.cumsum(counts)[:-1]) if len(of_class)]
+    median, order = int(np.ceil(np.median(counts[counts > 0]))), np.argsort(pool.labels, kind="stable")
+    classes = [of_class for of_class in np.split(order, np.cumsum(counts)[:-1]) if len(of_class)]
+    rows = [np.resize(of_class, max(median, len(of_class))) for of_class in classes]
     return replace(pool, drawn=np.concatenate(rows))
 
 

@@ -65,7 +65,7 @@ def build(
                 says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
                 raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
         case "fixmatch+":
-            shared = {name: alignment[name] for name in ("align", "window", "decay") if name in alignment}
+            shared = {name: alignment[name] for name in ("align", "strength", "window", "decay") if name in alignment}
             if shared.get("align") == "source":  # which FixMatch+ aligns to by its labels
                 del shared["align"]
             given["tau"], options = tau, {**shared, **options}

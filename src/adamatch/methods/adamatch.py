@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.errors import InputError
-from adamatch.methods import arguments, estimates, parts, schedules, trust
+from adamatch.methods import arguments, parts, schedules, trust
 from adamatch.methods.averages import Running, Window
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
@@ -17,8 +17,9 @@ class AdaMatch(Method):
 
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
-                  (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper, as mu rises: the
-                  "estimated" one of the target, or what is "confident" there and for the rest the source's (`estimates`)
+                  (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper: as mu rises, the
+                  "estimated" one of the target, which is the average of what alignment has made of its predictions so far
+    strength      the power to which alignment takes its ratio of class averages: 1, the paper's; less, a gentler one
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
@@ -32,8 +33,6 @@ class AdaMatch(Method):
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
     decay         of the source's class average
-    doubt         the divergence of the target's average from the source's at which two thirds of an estimate count, or of
-                  alignment are let go; where they are close, the source's distribution is kept (None: wherever they are)
     """
 
     def __init__(
@@ -42,7 +41,8 @@ class AdaMatch(Method):
         *,
         tau: float = 0.9,
         interpolate: bool = True,
-        align: Literal["source", "labels", "target", "estimated", "confident", "none"] = "source",
+        align: Literal["source", "labels", "target", "estimated", "none"] = "source",
+        strength: float = 1.0,
         release: bool = False,
         threshold: Literal["relative", "fixed", "classes", "soft"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
@@ -52,15 +52,13 @@ class AdaMatch(Method):
         warm_up: float = 0.5,
         window: int = 128,
         decay: float = 0.999,
-        doubt: float | None = None,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
             raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
-        self.align = arguments.one_of("align", align, "source", "labels", "target", *estimates.KINDS, "none")
-        self.release = arguments.flag("release", release)
-        self.doubt = doubt if doubt is None else arguments.above_zero("doubt", doubt)
+        self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
+        self.strength, self.release = arguments.probability("strength", strength), arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *trust.KINDS)
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
@@ -68,7 +66,7 @@ class AdaMatch(Method):
         self.warm_up = arguments.part("warm_up", warm_up)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
-        self.estimate = estimates.make(align, classes, window)  # of the target's classes
+        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
         self.weigh = trust.make(threshold, classes, window)
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
@@ -96,18 +94,16 @@ class AdaMatch(Method):
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
-        doubted = self._doubted(wanted, mean_tu)
         if self.estimate is not None:
-            wanted = torch.lerp(mean_sl, self.estimate(mean_sl), mu * doubted)
-        kept = schedules.let_go(batch.progress)
-        strength = kept + (1 - doubted) * (1 - kept) if self.release else 1.0
+            wanted = torch.lerp(mean_sl, self.estimate.value, mu)
+        strength = self.strength * (schedules.let_go(batch.progress) if self.release else 1.0)
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
+        if self.estimate is not None:
+            self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
         mask = self.weigh(y_tilde, c_tau)  # eq. (8)
-        if self.estimate is not None:
-            self.estimate.see(y_tu_w, y_tilde, c_tau)
 
         pseudo = parts.hard(y_tilde)
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
@@ -123,7 +119,3 @@ class AdaMatch(Method):
             "divergence": parts.divergence(wanted, mean_tu),
             "logit_gap": gap,
         }
-
-    def _doubted(self, wanted: Tensor, found: Tensor) -> Tensor | float:
-        """From 0 to 1: how little the network's answers for the target agree with the distribution that is wanted."""
-        return 1.0 if self.doubt is None else 1 - torch.exp(-parts.divergence(wanted, found) / self.doubt)

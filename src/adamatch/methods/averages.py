@@ -7,14 +7,14 @@ from adamatch import ranks
 
 
 class Running(nn.Module):
-    """Exponential average of batch means [k], from uniform (or `start`): E[Y_SL,w] with the authors' decay."""
+    """Exponential average of batch means [k], from uniform: E[Y_SL,w] with the authors' decay."""
 
     value: Tensor
 
-    def __init__(self, classes: int, decay: float = 0.999, *, start: float | None = None) -> None:
+    def __init__(self, classes: int, decay: float = 0.999) -> None:
         super().__init__()
         self.decay = decay
-        self.register_buffer("value", torch.full((classes,), 1 / classes if start is None else start))
+        self.register_buffer("value", torch.full((classes,), 1 / classes))
 
     def forward(self, mean: Tensor) -> Tensor:
         """Take one more batch mean in; returns the average, this batch included."""

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from adamatch.methods import arguments, estimates, parts, schedules
+from adamatch.methods import arguments, parts, schedules
 from adamatch.methods.averages import Running, Window
 from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
@@ -13,11 +13,12 @@ from adamatch.methods.parts import Batch, Method, Metrics, Phase
 class FixMatch(Method):
     """Labels guessed from weak views train strong ones, on source and target images alike; no warm-up.
 
-    tau     the fixed threshold of a pseudo-label's confidence
-    align   what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch); and over
-            the first half of the run to one of the estimates that AdaMatch has, "estimated" or "confident"
-    window  batches over which the class average of guesses is taken
-    decay   of the labels' class average
+    tau       the fixed threshold of a pseudo-label's confidence
+    align     what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch); and
+              as in AdaMatch the "estimated" one, as the first half of the run goes on
+    strength  the power to which alignment takes its ratio of class averages, as in AdaMatch
+    window    batches over which the class average of guesses is taken
+    decay     of the labels' class average
     """
 
     def __init__(
@@ -25,16 +26,18 @@ class FixMatch(Method):
         classes: int,
         *,
         tau: float = 0.9,
-        align: Literal["labels", "estimated", "confident", "none"] = "labels",
+        align: Literal["labels", "estimated", "none"] = "labels",
+        strength: float = 1.0,
         window: int = 128,
         decay: float = 0.999,
     ) -> None:
         super().__init__()
         self.tau = arguments.probability("tau", tau)
-        self.align = arguments.one_of("align", align, "labels", *estimates.KINDS, "none")
+        self.align = arguments.one_of("align", align, "labels", "estimated", "none")
+        self.strength = arguments.probability("strength", strength)
         self.mean_labels = Running(classes, arguments.probability("decay", decay))
         self.mean_guesses = Window(classes, arguments.count("window", window))
-        self.estimate = estimates.make(align, classes, window)  # of the guesses' classes
+        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the guesses' classes
         self.phases = [Phase(self.loss)]
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -46,10 +49,10 @@ class FixMatch(Method):
         y_w = z_w.detach().softmax(1)  # [n_sl + n_tu, k]
         wanted, found = self.mean_labels(batch.y_sl.mean(0)), self.mean_guesses(y_w.mean(0))
         if self.estimate is not None:
-            wanted = torch.lerp(wanted, self.estimate(wanted), schedules.warm_up(batch.progress))
-        y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found)
+            wanted = torch.lerp(wanted, self.estimate.value, schedules.warm_up(batch.progress))
+        y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, self.strength)
         if self.estimate is not None:
-            self.estimate.see(y_w, y_tilde, self.tau)
+            self.estimate(y_tilde.mean(0))
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
 
         # The authors' code trains labelled images by their labels in the weak view alone: their strong view has a pseudo-label.

@@ -16,10 +16,11 @@ from adamatch.files import parse, read_json
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
 STATISTICS = ("global", "rank")
 OPTIMISERS = ("sgd", "adamw")
-ALIGNED = ("source", "estimated", "confident")
+ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
-LATER |= {"frozen": 0, "views": 4, "white": 0, "align": "source", "window": 128, "decay": 0.999, "balanced": False}
+LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False}
+LATER |= {"align": "source", "strength": 1.0, "window": 128, "decay": 0.999}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -40,6 +41,7 @@ RANGES = {  # of the hyper-parameters
     "stop": (0, 2**50),
     "frozen": (0, 100),
     "views": (1, 2**10),
+    "strength": (0.0, 1.0),
     "window": (1, 2**16),
     "decay": (0.0, 1.0),
     "white": (0, 65535),
@@ -63,6 +65,7 @@ class Recipe:
     uratio: int = 3  # unlabelled images for each of them
     tau: float = 0.9
     align: str = "source"  # predictions on the target: to the source's classes, or to an estimate of the target's own
+    strength: float = 1.0  # of alignment: the power of its ratio of class averages
     window: int = 128  # batches over which the target's class average is taken
     decay: float = 0.999  # of the source's class average
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
@@ -76,7 +79,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
-    balanced: bool = False  # every class of labelled images is drawn equally often
+    balanced: bool = False  # no class of labelled images is drawn less often than the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end

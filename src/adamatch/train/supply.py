@@ -96,7 +96,7 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
         classes=len(problem.classes),
         net=net,
         tau=run.recipe.tau,
-        alignment={name: getattr(run.recipe, name) for name in ("align", "window", "decay", "release")},
+        alignment={name: getattr(run.recipe, name) for name in ("align", "strength", "window", "decay", "release")},
         batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
         options=run.options,
     )
