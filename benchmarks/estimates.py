@@ -69,7 +69,7 @@ def estimates_table(runs: list[Saved]) -> list[str]:
     for run in runs:
         found = {name: _percent(value) for name, value in accuracy.estimates(run.known).items()}
         fractions = {name: None if value is None else value / 100 for name, value in found.items()}
-        low, high = accuracy.range_of(fractions, run.known.started)
+        low, high = accuracy.range_of(fractions, accuracy.is_believed(run.known))
         truths.append(run.accuracies()[-1])
         table.append([*found.values(), _percent(low), _percent(high)])
     lines = [_row(["run", "true", *names]), _rule(len(names) + 2)]

@@ -115,8 +115,8 @@ def test_a_run_that_was_prolonged_began_as_the_first_one(first: str, started: bo
         assert evidence.read(folder).started is started  # type: ignore[union-attr]
 
 
-def test_nothing_is_said_at_best_of_a_network_that_began_from_nothing() -> None:
-    low, high = accuracy.range_of(accuracy.estimates(BOTH), started=False)
+def test_nothing_is_said_at_best_of_a_network_that_is_not_believed() -> None:
+    low, high = accuracy.range_of(accuracy.estimates(BOTH), believed=False)
     assert low is not None
     assert high is None
 

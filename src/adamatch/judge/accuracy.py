@@ -7,6 +7,7 @@ from adamatch.data.store import Labels
 from adamatch.judge import calibrated, disagreement
 from adamatch.judge.calibrated import Rows
 from adamatch.judge.evidence import Evidence
+from adamatch.judge.misnamed import misnamed
 
 Estimate = Callable[[Evidence], float | None]
 
@@ -44,13 +45,21 @@ def estimates(evidence: Evidence) -> dict[str, float | None]:
     return {name: estimate(evidence) for name, estimate in {**HIGH, **LOW}.items()}
 
 
-def range_of(found: Mapping[str, float | None], started: bool = True) -> tuple[float | None, float | None]:
+def range_of(found: Mapping[str, float | None], believed: bool = True) -> tuple[float | None, float | None]:
     """(at least, at best), from `estimates`; None where what is needed is not known, and at least is never above at best.
 
-    A network that began from nothing is as sure of wrong answers as of right ones: of it nothing is said at best.
+    Nothing is said at best of a network whose confidence is not to be believed (`is_believed`).
     """
     low, high = (_lowest(found, names) for names in (AT_LEAST, AT_BEST))
-    return (low if low is None or high is None else min(low, high)), (high if started else None)
+    return (low if low is None or high is None else min(low, high)), (high if believed else None)
+
+
+def is_believed(evidence: Evidence) -> bool:
+    """Whether confidence says something: not of a network that began from nothing, nor where groups have wrong names.
+
+    Such networks are as sure of wrong answers as of right ones.
+    """
+    return evidence.started and not misnamed(evidence)
 
 
 def gain(evidence: Evidence) -> float | None:

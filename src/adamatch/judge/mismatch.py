@@ -11,6 +11,7 @@ from adamatch.judge import images, names
 from adamatch.judge.calibrated import Rows, entropy
 from adamatch.judge.changed import changed
 from adamatch.judge.evidence import Evidence, Numbers, guesses
+from adamatch.judge.misnamed import misnamed
 from adamatch.judge.shares import of_predictions
 
 # One set for all. A class is looked for where the source would let expect ENOUGH images of it.
@@ -39,7 +40,8 @@ class Warned(NamedTuple):
 
 def of_outputs(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the evidence."""
-    return one_sided(evidence, expected, classes) or strange(evidence) or missing(evidence, expected, classes)
+    worst = one_sided(evidence, expected, classes) or strange(evidence) or missing(evidence, expected, classes)
+    return worst or wrong_name(evidence, classes)
 
 
 def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
@@ -102,6 +104,17 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
         f"the target seems to have no images of {listed}: predictions of {'it' if len(absent) == 1 else 'these'} are doubtful"
     )
     return [Warned("missing", line, _surest(said, np.isin(guesses(said), absent)))]
+
+
+def wrong_name(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
+    """Groups of images that may have got another class's name as a whole."""
+    groups = misnamed(evidence)
+    if not groups:
+        return []
+    told = [f"{classes[each.called]!r} may be {classes[each.rather]!r}" for each in groups[:NAMED]]
+    told += [f"{len(groups) - NAMED} more"] if len(groups) > NAMED else []
+    line = f"a group of images may have got the wrong name: what is called {', and '.join(told)}, wholly or in part"
+    return [Warned("wrong name", line, [row for each in groups for row in each.rows[: SHOWN // len(groups)].tolist()])]
 
 
 def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:

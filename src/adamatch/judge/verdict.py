@@ -4,15 +4,15 @@ version         of this form, 1
 source_accuracy of held-out source images, in percent, at the end (null: none were held out)
 held_out, images, looked_at   how many images were held out, are in the target, and were asked (at most 4,000, spread evenly)
 range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said (at best: of networks
-                that began from nothing)
+                that began from nothing, and where a group of images may have got the wrong name)
 gain            over the twin, in points, by the same estimate of both; null without a twin
 twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed" (how
                 many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many], most first)}
 classes         their names, in the order of
 shares          {"source" (of its labels), "target" (of predictions), "twin" (of the twin's), "estimated" (of the target, by a
                 correction of its predictions)}: numbers adding up to 1, or null
-warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, empty, same images, names; some target
-                images that show it, and labelled ones where they come in pairs
+warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, wrong name, empty, same images,
+                names; some target images that show it, and labelled ones where they come in pairs
 chosen          {"step", "rule", "last" (the last step), "agreement" (of the two, in percent)}: which evaluation a rule prefers
 
 Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones.
@@ -52,7 +52,7 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
     rows = outputs.rows(count)
     labels = evidence.held if images.labels is None else images.labels
     expected = shares.of_labels(labels, len(classes))
-    low, high = accuracy.range_of(accuracy.estimates(evidence), evidence.started)
+    low, high = accuracy.range_of(accuracy.estimates(evidence), accuracy.is_believed(evidence))
     chosen = choice.choose(evidence)
     return {
         "version": VERSION,

@@ -1,0 +1,42 @@
+"""Groups of target images that may have got the wrong name as a whole, from what the twin says of them.
+
+Pseudo-labels can give a whole group of images the name of another class: all elephants are called person, and with confidence.
+The network alone does not show it. Its twin may be wrong about most of these images, too. But what it says of them is a
+mixture, and there is more of the right name in it than in other groups.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from adamatch.data.store import Labels
+from adamatch.judge.evidence import Evidence, guesses
+
+ENOUGH = 20  # images' worth of what the twin says, to look for a class
+MUCH = 0.05  # of what the twin says of a class in all images: so much more than its size lets expect is in a group
+MORE = 1.5  # and so many times what is in the group of that name
+
+
+class Group(NamedTuple):
+    """Images that the network calls `called`, some or all of which may be `rather`; those that the twin is surest of first."""
+
+    rather: int
+    called: int
+    rows: Labels
+
+
+def misnamed(evidence: Evidence) -> list[Group]:
+    """One for each class that the twin finds, more than in the images of that name, in those of another."""
+    if evidence.twin is None:
+        return []
+    mine, said = guesses(evidence.last), evidence.twin.last.astype(np.float64)
+    groups = np.eye(said.shape[1])[mine]  # [n, k]
+    spoken = said.sum(0)
+    surplus = groups.T @ said / np.maximum(spoken, 1) - groups.mean(0)[:, None]  # [group, class]
+    found = []
+    for rather, called in enumerate(surplus.argmax(0)):
+        most = surplus[called, rather]
+        if called != rather and spoken[rather] >= ENOUGH and most >= MUCH and most >= MORE * surplus[rather, rather]:
+            rows = np.flatnonzero(mine == called)
+            found.append(Group(rather, int(called), rows[np.argsort(-said[rows, rather], kind="stable")]))
+    return found

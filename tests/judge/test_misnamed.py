@@ -1,0 +1,101 @@
+"""Groups of images under a wrong name: planted, merged, and none where all is well. Outputs made by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judge import made
+
+from adamatch.judge import accuracy, mismatch, shares
+from adamatch.judge.evidence import Evidence
+from adamatch.judge.misnamed import misnamed
+
+CLASSES = tuple("abcdefg")
+HELD = made.labels([1] * 7, 350)
+TRUE = made.labels([1] * 7, 1400, seed=2)
+
+
+def run(called: list[int], twin: float = 0.4, seed: int = 0) -> Evidence:
+    """A network that calls each class by another's name (`called`), and a twin that is right on such a part."""
+    source = made.said(HELD, 7, 0.95, seed=1)[None]
+    names = np.array(called)[TRUE]
+    alone = Evidence((10,), made.said(TRUE, 7, twin, seed=30 + seed)[None], source, HELD)
+    return Evidence((10,), made.said(names, 7, 0.97, seed=20 + seed)[None], source, HELD, alone)
+
+
+def pairs(evidence: Evidence) -> set[tuple[int, int]]:
+    return {(each.rather, each.called) for each in misnamed(evidence)}
+
+
+@pytest.mark.parametrize("twin", [0.95, 0.6, 0.4, 0.3])
+def test_no_group_where_names_are_right(twin: float) -> None:
+    for seed in range(5):
+        assert pairs(run([0, 1, 2, 3, 4, 5, 6], twin, seed)) == set()
+
+
+def test_a_large_group_is_none() -> None:
+    """More than half of the images are in it, and so is more than half of whatever the twin says."""
+    true = made.labels([12, 1, 1, 1, 1, 1, 1], 1400, seed=3)
+    plain = run([0, 1, 2, 3, 4, 5, 6])
+    assert plain.twin is not None
+    alone = replace(plain.twin, target=made.said(true, 7, 0.3, seed=4)[None])
+    assert pairs(replace(plain, target=made.said(true, 7, 0.97, seed=5)[None], twin=alone)) == set()
+
+
+def test_a_twin_that_takes_one_class_for_another() -> None:
+    """Of what it calls b, somewhat more is c than b; the names are right all the same."""
+    plain = run([0, 1, 2, 3, 4, 5, 6])
+    assert plain.twin is not None
+    its = np.where(
+        (TRUE == 2) & (np.arange(len(TRUE)) % 5 < 4), 1, np.where((TRUE == 1) & (np.arange(len(TRUE)) % 3 == 0), 0, TRUE)
+    )
+    assert ((its == 1) & (TRUE == 2)).sum() > ((its == 1) & (TRUE == 1)).sum()
+    assert pairs(replace(plain, twin=replace(plain.twin, target=made.said(its, 7, 1.0, seed=6)[None]))) == set()
+
+
+@pytest.mark.parametrize("twin", [0.95, 0.6, 0.4, 0.3])
+def test_two_classes_that_changed_their_names(twin: float) -> None:
+    assert pairs(run([0, 4, 2, 3, 1, 5, 6], twin)) == {(1, 4), (4, 1)}
+
+
+@pytest.mark.parametrize("twin", [0.95, 0.6, 0.4, 0.3])
+def test_a_class_that_is_called_by_anothers_name(twin: float) -> None:
+    """The other keeps its name: it is in the group as well."""
+    (group,) = misnamed(run([0, 1, 1, 3, 4, 5, 6], twin))
+    assert (group.rather, group.called) == (2, 1)
+    assert set(TRUE[group.rows[:50]]) <= {1, 2}
+    assert (TRUE[group.rows[:50]] == 2).mean() > 0.5  # what the twin is surest of comes first
+
+
+@given(st.permutations(range(7)))
+def test_the_order_of_classes_does_not_matter(order: list[int]) -> None:
+    plain = run([0, 1, 1, 3, 4, 6, 5])
+    assert plain.twin is not None
+    shuffled = replace(plain, target=plain.target[:, :, order], twin=replace(plain.twin, target=plain.twin.target[:, :, order]))
+    assert {(order[rather], order[called]) for rather, called in pairs(shuffled)} == pairs(plain) == {(2, 1), (5, 6), (6, 5)}
+
+
+def test_a_class_that_nobody_speaks_of() -> None:
+    """Not even the twin: its probability is nothing everywhere."""
+    plain = run([0, 1, 2, 3, 4, 5, 5])
+    assert plain.twin is not None
+    said = plain.twin.target.copy()
+    said[..., 6] = 0
+    assert pairs(replace(plain, twin=replace(plain.twin, target=said))) == set()
+    assert misnamed(replace(plain, twin=None)) == []
+
+
+def test_it_is_said_with_its_images_and_then_nothing_is_said_at_best() -> None:
+    wrong, right = run([0, 1, 1, 3, 4, 5, 6]), run([0, 1, 2, 3, 4, 5, 6])
+    expected = shares.of_labels(HELD, 7)
+    (told,) = mismatch.of_outputs(wrong, expected, CLASSES)
+    assert told.kind == "wrong name"
+    assert "what is called 'b' may be 'c', wholly or in part" in told.line
+    assert set(wrong.last[told.rows].argmax(1)) == {1}
+    assert mismatch.of_outputs(right, expected, CLASSES) == []
+    assert [accuracy.is_believed(each) for each in (wrong, right, replace(right, started=False))] == [False, True, False]
+    low, high = accuracy.range_of(accuracy.estimates(wrong), accuracy.is_believed(wrong))
+    assert low is not None
+    assert high is None
