@@ -4,11 +4,13 @@
 
 Reads NAME.npz for each run: `labels` [n] of its unlabelled target images (-1: of no class), `held` [m] of held-out source
 images, `steps` [e], what the network said, `target` [e, n, k] and `source` [e, m, k], and whether it `started` from learned
-weights; NAME-twin.npz is the same of training on the labelled images alone. benchmarks/photographs.py makes them, and
-benchmarks/small_runs.py small ones on a CPU. Labels of the target are used in this file alone.
+weights; NAME-twin.npz is the same of training on the labelled images alone. Runs on the same images, of other seeds or
+recipes, are called NAME+OTHER. benchmarks/photographs.py makes such files, and benchmarks/small_runs.py small ones on a CPU.
+Labels of the target are used in this file alone.
 """
 
 import argparse
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from adamatch.errors import InputError
 from adamatch.judge import accuracy, choice, evidence, mismatch, shares
 from adamatch.judge.evidence import Evidence
 
-TWIN = "-twin"
+TWIN, SAME = "-twin", "+"
 TOO_HIGH = 10.0  # points
 
 Cell = float | str | None
@@ -124,6 +126,26 @@ def choices_table(runs: list[Saved]) -> list[str]:
     return lines
 
 
+def among_table(runs: list[Saved]) -> list[str]:
+    """Accuracy of what each rule chooses among three runs on the same images, on average over all threes."""
+    rules = [rule for rule in choice.RULES if rule not in ("last", "late ensemble")]
+    lines = [_row(["three runs of", "one of them", *rules, "the best (ORACLE)"]), _rule(len(rules) + 3)]
+    table: list[list[float]] = []
+    for name, group in itertools.groupby(runs, lambda run: run.name.split(SAME)[0]):
+        threes = list(itertools.combinations(group, 3))
+        if not threes:
+            continue
+        truth = [[run.accuracies()[-1] for run in three] for three in threes]
+        known = [[run.known.only_last() for run in three] for three in threes]
+        chosen = [
+            float(np.mean([three[int(choice.among(said, rule).argmax())] for three, said in zip(truth, known, strict=True)]))
+            for rule in rules
+        ]
+        table.append([float(np.mean(truth)), *chosen, float(np.mean(np.max(truth, axis=1)))])
+        lines.append(_row([f"{name} ({len(threes)})", *table[-1]]))
+    return [*lines, _row(["**mean**", *np.mean(table, axis=0).tolist()])] if table else []
+
+
 def warnings_table(runs: list[Saved]) -> list[str]:
     """Which signs of mismatch are seen in the outputs; the source's shares are those of the held-out labels."""
     lines = [_row(["run", "classes in the target", "warnings"]), _rule(3)]
@@ -160,14 +182,16 @@ def _rule(columns: int) -> str:
 def report(folder: Path) -> str:
     everything = load(folder)
     runs = [run for run in everything if (run.labels >= 0).all()]
+    among = among_table(runs)
     parts = [
         "# Verdicts without labels, and what they should have been",
         f"{len(runs)} runs; accuracies on the unlabelled target images in percent, at the end of each run. Made by "
         "`python benchmarks/estimates.py`, which alone sees their labels.",
         "## Accuracy",
         f"At best is the lowest of {', '.join(accuracy.AT_BEST)}; at least the lowest of {', '.join(accuracy.AT_LEAST)}, and "
-        "never above at best. Of networks that began from nothing nothing is said at best: what it would be stands under "
-        "its name. Runs whose target has images of no class are left out.",
+        "never above at best. Of networks that began from nothing, and where a group of images may have got the wrong name, "
+        "nothing is said at best: what it would be stands under its name. Runs whose target has images of no class are left "
+        "out.",
         *estimates_table(runs),
         "## Gain over training on the labelled images alone",
         f"What is printed is by {accuracy.GAIN}.",
@@ -175,6 +199,7 @@ def report(folder: Path) -> str:
         "## Which evaluation to keep",
         f"What is told is by {choice.RULE}. Nothing is chosen from the first {choice.WARM:.0%} of a run.",
         *choices_table(runs),
+        *(["## Which of several runs to keep", f"`adamatch choose` goes by {choice.AMONG}.", *among] if among else []),
         "## Warnings",
         *warnings_table(everything),
     ]

@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from colours import TINY, arrays
+from judge import made
 from typer.testing import CliRunner
 
 import adamatch
 from adamatch.cli import app
 from adamatch.errors import InputError
 from adamatch.judge import choice, evidence, outputs
+from adamatch.judge.evidence import Evidence
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def test_evidence_is_what_the_network_said(runs: list[Path]) -> None:
     (runs[1] / "held").rename(runs[1] / "outputs" / outputs.CLASSES)
 
 
-@pytest.mark.parametrize("rule", ["ensemble", "density", "last"])
+@pytest.mark.parametrize("rule", ["names", "ensemble", "density", "last"])
 def test_the_chosen_run_has_the_best_score(runs: list[Path], rule: str) -> None:
     read = [each for each in map(evidence.read, runs) if each is not None]
     best = int(choice.among(read, rule).argmax())
@@ -52,6 +54,16 @@ def test_the_chosen_run_has_the_best_score(runs: list[Path], rule: str) -> None:
     assert said.splitlines()[-1] == f"chosen, by {rule}: {runs[best]}"
     assert all(str(path) in said for path in runs)
     assert "adamatch" in said
+
+
+def test_the_twin_of_a_run_is_asked(tmp_path: Path) -> None:
+    """Its answers show that two classes of the first run have each other's names."""
+    right = np.eye(3, dtype=np.float32)[np.arange(120) % 3]
+    source, held = right[:30], np.arange(30) % 3
+    for number, names in enumerate((right[:, [1, 0, 2]], right)):
+        for folder, said in (("", 0.97 * names + 0.01), ("twin", 0.4 * right + 0.2)):
+            made.kept(tmp_path / str(number) / folder, Evidence((10,), said[None], source[None], held), weights="")
+    assert call(tmp_path / "0", tmp_path / "1").splitlines()[-1] == f"chosen, by names: {tmp_path / '1'}"
 
 
 def test_what_is_no_run_or_another_target_is_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge import made
 
-from adamatch.judge import accuracy, mismatch, shares
+from adamatch.judge import accuracy, choice, mismatch, shares
 from adamatch.judge.evidence import Evidence
 from adamatch.judge.misnamed import misnamed
 
@@ -99,3 +99,28 @@ def test_it_is_said_with_its_images_and_then_nothing_is_said_at_best() -> None:
     low, high = accuracy.range_of(accuracy.estimates(wrong), accuracy.is_believed(wrong))
     assert low is not None
     assert high is None
+
+
+def test_among_runs_the_one_with_the_fewest_images_under_a_wrong_name_is_chosen() -> None:
+    """And among equals, the surest; however sure one is of wrong names."""
+    right, other, wrong = run([0, 1, 2, 3, 4, 5, 6]), run([0, 1, 2, 3, 4, 5, 6], seed=1), run([0, 1, 1, 3, 4, 5, 5])
+    less = replace(other, target=other.target**0.5 / (other.target**0.5).sum(-1, keepdims=True))
+    scores = choice.among([wrong, less, right])
+    assert scores[0] < scores[1] < scores[2]
+    assert scores == pytest.approx(choice.among([wrong, less, right], "names"))
+    sure = (scores - choice.among([wrong, less, right], "certainty") / np.log(7))[0]
+    called = np.isin(wrong.last.argmax(1), [1, 5]).mean()
+    assert sure == pytest.approx(-choice.WRONG * called)
+
+
+def test_a_group_with_two_other_names_counts_once() -> None:
+    merged = run([0, 0, 0, 3, 4, 5, 6])
+    assert {each.called for each in misnamed(merged)} == {0}
+    assert len(misnamed(merged)) == 2
+    wrong = choice.certainty(merged) / np.log(7) - choice.names(merged)
+    assert wrong == pytest.approx(choice.WRONG * (merged.last.argmax(1) == 0).mean())
+
+
+def test_without_a_twin_names_are_certainty() -> None:
+    alone = replace(run([0, 1, 1, 3, 4, 5, 6]), twin=None)
+    assert choice.names(alone) == pytest.approx(choice.certainty(alone) / np.log(7))

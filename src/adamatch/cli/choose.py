@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from adamatch.judge.evidence import Evidence
     from adamatch.train.run import Run
 
-SHOWN = ("ensemble", "density", "information", "transport")  # scores beside that of the rule
+SHOWN = ("names", "ensemble", "density", "information")  # scores beside that of the rule
 
 
 def choose(
     runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made: other seeds, methods, learning rates")],
-    rule: Annotated[str, typer.Option(help="ensemble, density, information, transport, certainty, ...")] = "ensemble",
+    rule: Annotated[str, typer.Option(help="names, ensemble, density, information, transport, certainty, ...")] = "names",
 ) -> None:
     """Choose among runs on the same target, without a label of it.
 
-    By default the one that agrees most with all of them together; columns have what other rules think, the larger, the better.
+    By default the one with the fewest images under a wrong name, judged by its twin, and among equals the one that is surest
+    of its answers. Columns have what other rules think: the larger, the better.
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """
@@ -52,6 +53,7 @@ def choose(
 
 
 def _read(path: Path) -> "tuple[Run, Evidence]":
+    from adamatch import twin
     from adamatch.judge import evidence
     from adamatch.train.run import Run
 
@@ -62,4 +64,4 @@ def _read(path: Path) -> "tuple[Run, Evidence]":
     found = evidence.read(path)
     if found is None:
         raise InputError(f"{path} has no outputs/: its run has not been evaluated yet, or is of an older version")
-    return run, found
+    return run, found.with_twin(evidence.read(path / twin.FOLDER))
