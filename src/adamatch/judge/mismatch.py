@@ -114,7 +114,8 @@ def wrong_name(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
     told = [f"{classes[each.called]!r} may be {classes[each.rather]!r}" for each in groups[:NAMED]]
     told += [f"{len(groups) - NAMED} more"] if len(groups) > NAMED else []
     line = f"a group of images may have got the wrong name: what is called {', and '.join(told)}, wholly or in part"
-    return [Warned("wrong name", line, [row for each in groups for row in each.rows[: SHOWN // len(groups)].tolist()])]
+    each_shows = SHOWN // len(groups[:NAMED])
+    return [Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:each_shows]])]
 
 
 def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
