@@ -52,10 +52,10 @@ def ensemble_of_late(evidence: Evidence) -> Numbers:
 
 def names(evidence: Evidence) -> Numbers:
     """Few images in groups that may have the wrong name; among equals, certainty. Without a twin, certainty alone."""
-    groups = [misnamed(evidence.at(each)) for each in range(len(evidence.steps))]
-    wrong = [sum(len(group.rows) for group in {each.called: each for each in found}.values()) for found in groups]
+    groups = [{group.called for group in misnamed(evidence.at(each))} for each in range(len(evidence.steps))]
+    wrong = [np.isin(guesses(said), list(called)).mean() for said, called in zip(evidence.target, groups, strict=True)]
     sure = certainty(evidence) / np.log(max(2, evidence.target.shape[2]))  # from -1 to 0
-    return np.asarray(sure - WRONG * np.array(wrong) / evidence.target.shape[1])
+    return np.asarray(sure - WRONG * np.array(wrong))
 
 
 def density(evidence: Evidence) -> Numbers:
@@ -103,7 +103,7 @@ RULES: Mapping[str, Score] = {
     "transport": by_transport,
     "source": source,
 }
-RULE = "last"  # what is told: on PACS no other rule was better (results/estimates.md)
+RULE = "last"  # what is told: on PACS no other rule was clearly better (results/estimates.md)
 AMONG = "names"  # and among several runs
 
 
