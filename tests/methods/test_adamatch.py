@@ -53,7 +53,8 @@ def reference(
         decay=options.get("decay", 0.999),
         window=options.get("window", 128),
         estimates=estimates,
-        strength=options.get("strength", 1.0),
+        limit=options.get("limit", 0.0),
+        release=options.get("release", False),
         passes=passes,
         confidences=confidences,
         guess=guess,
@@ -75,7 +76,8 @@ def reference(
         {"align": "none"},
         {"align": "target", "target": KNOWN},
         {"align": "estimated", "window": 2, "decay": 0.5},
-        {"strength": 0.5, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
         {"threshold": "fixed", "tau": 0.5},
         {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
         {"threshold": "fixed", "tau": 0.0},  # everything above it
@@ -93,7 +95,7 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     history: Histories = ([], [])
     remembered: list[list[losses.Array]] = [[], [], []]
     for step in range(3):  # the class averages remember
-        batch = make_batch(step, absent=absent)
+        batch = make_batch(step, absent=absent, progress=0.7 if "release" in options else 0.3)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
         theirs = reference(p, batch, history, remembered=remembered, **options)
@@ -279,11 +281,11 @@ def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share
 
 
 @pytest.mark.parametrize("release", [True, False])
-def test_alignment_of_no_strength_is_none(release: bool) -> None:
+def test_alignment_of_limit_one_is_none(release: bool) -> None:
     net, batch = TinyNet(3).train(), make_batch(0, progress=0.6)
     plain = AdaMatch(3, tau=0.5, align="none").loss(net, batch)[0]
-    for strength, same in ((0.0, True), (1.0, False)):
-        method = AdaMatch(3, tau=0.5, strength=strength, release=release)
+    for limit, same in ((1.0, True), (0.0, False)):
+        method = AdaMatch(3, tau=0.5, limit=limit, release=release)
         method.mean_sl.value.copy_(tensor([0.998, 0.001, 0.001]))
         assert torch.allclose(method.loss(net, batch)[0], plain) is same
 
@@ -335,7 +337,7 @@ def test_options_are_checked() -> None:
         ({"align": "target", "target": [0.5, 0.5]}, "needs 3 numbers"),
         ({"align": "sorce"}, "did you mean 'source'"),
         ({"threshold": "relativ"}, "did you mean 'relative'"),
-        ({"strength": 2}, "strength is .* from 0 to 1"),
+        ({"limit": 0.5}, "limit is a factor: give a number from 1 to 65,536, or 0 for none, not 0.5"),
         ({"source_loss": "mean"}, "there are half, sum"),
         ({"tau": 90}, "from 0 to 1"),
         ({"pools": 0}, "from 1 to 65,536, not 0"),

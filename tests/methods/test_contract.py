@@ -104,7 +104,7 @@ def test_any_network_with_a_forward_will_do(name: str) -> None:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
 
-ALIGNMENT = {"align": "estimated", "strength": 0.25, "window": 7, "decay": 0.5, "release": True}
+ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True}
 
 
 def test_build_passes_what_each_method_takes() -> None:
@@ -116,7 +116,7 @@ def test_build_passes_what_each_method_takes() -> None:
     for options, released in (({}, True), ({"release": False}, False)):  # an option goes before the recipe
         built = build("adamatch", classes=3, net=net, tau=0.9, alignment=ALIGNMENT, options=options)
         assert isinstance(built, AdaMatch)
-        assert (built.release, built.align, built.strength) == (released, "estimated", 0.25)
+        assert (built.release, built.align, built.limit) == (released, "estimated", 2.5)
         assert (built.mean_sl.decay, len(built.mean_tu.means)) == (0.5, 7)
     for align, chosen, wanted in (
         ("estimated", {}, "estimated"),
@@ -125,7 +125,7 @@ def test_build_passes_what_each_method_takes() -> None:
     ):
         fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen)
         assert isinstance(fixmatch, FixMatch)
-        assert (fixmatch.tau, fixmatch.align, fixmatch.strength) == (0.7, wanted, 0.25)
+        assert (fixmatch.tau, fixmatch.align, fixmatch.limit, fixmatch.release) == (0.7, wanted, 2.5, True)
         assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means)) == (0.5, 7)
     student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
     assert isinstance(student, NoisyStudent)

@@ -35,7 +35,8 @@ def reference(
         align_to=options.get("align", "labels"),
         decay=options.get("decay", 0.999),
         window=options.get("window", 128),
-        strength=options.get("strength", 1.0),
+        limit=options.get("limit", 0.0),
+        release=options.get("release", False),
         progress=float(batch.progress),
         estimates=[] if estimates is None else estimates,
         guess=guess,
@@ -53,7 +54,8 @@ def reference(
         {"align": "none", "tau": 0.5},
         {"window": 2, "decay": 0.5},
         {"align": "estimated", "window": 2, "decay": 0.5, "tau": 0.5},
-        {"strength": 0.5, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
     ],
     ids=str,
 )
@@ -63,7 +65,7 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     history: Histories = ([], [])
     estimates: list[losses.Array] = []
     for step in range(3):
-        batch = make_batch(step, absent=absent)
+        batch = make_batch(step, absent=absent, progress=0.7 if "release" in options else 0.3)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
         theirs = reference(p, batch, history, estimates=estimates, **options)

@@ -1,5 +1,7 @@
 """Each equation against NumPy, its invariants, the paper's worked examples, and the traps other implementations fell into."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +58,7 @@ def test_equations_match_the_reference(seed: int, rows: int, classes: int, scale
 @given(seeds, st.integers(1, 30), st.integers(2, 12))
 def test_alignment_gives_the_mean_that_is_wanted(seed: int, rows: int, classes: int) -> None:
     y, source = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
-    rescaled = parts.rescale(y, source.mean(0), y.mean(0))
+    rescaled = y * parts.ratio(source.mean(0), y.mean(0))
     # 1e-6 stands above and below the ratio: a class of mean m is off by at most 1e-6 * |wanted / m - 1|.
     np.testing.assert_allclose(rescaled.mean(0), source.mean(0), atol=1e-6 * float((source.mean(0) / y.mean(0)).max() + 1))
     torch.testing.assert_close(parts.align(y, source.mean(0), y.mean(0)).sum(1), torch.ones(rows))
@@ -64,12 +66,12 @@ def test_alignment_gives_the_mean_that_is_wanted(seed: int, rows: int, classes: 
 
 def test_appendix_a_alignment() -> None:
     source, target = tensor([0.3, 0.7]), tensor([0.6, 0.4])
-    ratio = parts.rescale(torch.ones(1, 2), source, target)
-    torch.testing.assert_close(ratio, tensor([[0.5, 1.75]]), atol=1e-5, rtol=0)  # "half as likely", "(roughly) twice as likely"
+    ratio = parts.ratio(source, target)
+    torch.testing.assert_close(ratio, tensor([0.5, 1.75]), atol=1e-5, rtol=0)  # "half as likely", "(roughly) twice as likely"
     torch.testing.assert_close(parts.align(target[None], source, target), source[None], atol=1e-5, rtol=0)
     batch = tensor([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     torch.testing.assert_close(batch.mean(0), target)
-    torch.testing.assert_close(parts.rescale(batch, source, target).mean(0), source, atol=1e-5, rtol=0)
+    torch.testing.assert_close((batch * ratio).mean(0), source, atol=1e-5, rtol=0)
 
 
 def test_appendix_a_threshold() -> None:
@@ -137,6 +139,17 @@ def test_alignment_of_some_strength_shifts_log_odds_by_as_much(seed: int, rows: 
     torch.testing.assert_close(none.exp(), y)
     shift, whole = (some - none).diff(dim=1), (full - none).diff(dim=1)
     torch.testing.assert_close(shift, strength * whole, atol=1e-9, rtol=1e-9)
+
+
+@many
+@given(seeds, st.integers(1, 8), st.integers(2, 12), st.floats(1, 4))
+def test_limited_alignment_changes_no_odds_by_more_than_the_square(seed: int, rows: int, classes: int, limit: float) -> None:
+    y, other = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
+    wanted, found = other.mean(0), y.mean(0)
+    aligned = parts.align(y, wanted, found, limit=limit)
+    torch.testing.assert_close(aligned, tensor(losses.align(y.numpy(), wanted.numpy(), found.numpy(), limit=limit)))
+    shift = aligned.log() - y.log()
+    assert (shift.amax(1) - shift.amin(1)).max() <= 2 * math.log(limit) + 1e-9
 
 
 def test_averages_match_their_closed_forms() -> None:

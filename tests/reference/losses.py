@@ -56,10 +56,13 @@ def interpolate(z_joint: Array, z_alone: Array, lam: Array) -> Array:
     return z
 
 
-def align(y: Array, wanted: Array, found: Array, strength: float = 1.0) -> Array:
+def align(y: Array, wanted: Array, found: Array, strength: float = 1.0, limit: float = 0.0) -> Array:
     rows = []
     for row in y:
-        scaled = [value * math.pow((w + 1e-6) / (f + 1e-6), strength) for value, w, f in zip(row, wanted, found, strict=True)]
+        factors = [(w + 1e-6) / (f + 1e-6) for w, f in zip(wanted, found, strict=True)]
+        if limit:
+            factors = [min(max(factor, 1 / limit), limit) for factor in factors]
+        scaled = [value * math.pow(factor, strength) for value, factor in zip(row, factors, strict=True)]
         rows.append([value / sum(scaled) for value in scaled])
     return np.array(rows)
 
@@ -137,7 +140,8 @@ def adamatch(
     known: Array | None = None,
     decay: float = 0.999,
     window: int = 128,
-    strength: float = 1.0,
+    limit: float = 0.0,
+    release: bool = False,
     estimates: list[Array] | None = None,
     passes: list[Array] | None = None,
     confidences: list[Array] | None = None,
@@ -159,7 +163,7 @@ def adamatch(
     if align_to == "estimated":
         assert estimates is not None
         wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
-    y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, strength)
+    y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, let_go(progress) if release else 1.0, limit)
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
     if estimates is not None:
         estimates.append(y_tilde.mean(0))
@@ -222,7 +226,8 @@ def fixmatch(
     align_to: str = "labels",
     decay: float = 0.999,
     window: int = 128,
-    strength: float = 1.0,
+    limit: float = 0.0,
+    release: bool = False,
     progress: float = 0.0,
     estimates: list[Array] | None = None,
     guess: Guess | None = None,
@@ -238,7 +243,7 @@ def fixmatch(
     if align_to == "estimated":
         assert estimates is not None
         wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
-    y_tilde = y_w if align_to == "none" else align(y_w, wanted, found, strength)
+    y_tilde = y_w if align_to == "none" else align(y_w, wanted, found, let_go(progress) if release else 1.0, limit)
     if estimates is not None:
         estimates.append(y_tilde.mean(0))
     guess = guess or guess_labels(y_tilde, tau)

@@ -98,7 +98,7 @@ def test_steps(images: int, batch: int, stop: int, steps: int, last: int, every:
 
 
 RUN = Run(source="rendered", target="handwritten", options={"align": "none"})
-PARTS = ("strength", "tau", "decay", "lr_end", "lr_body", "momentum", "average")  # of 1
+PARTS = ("tau", "decay", "lr_end", "lr_body", "momentum", "average")  # of 1
 CHANGES: dict[str, Any] = {
     "benchmark": "folders",
     "task": "ssda",

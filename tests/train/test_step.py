@@ -81,6 +81,27 @@ def test_what_a_step_gets() -> None:
         assert inputs.lr.item() == pytest.approx(0.03 * math.cos(math.acos(0.25) * done / tiny.STEPS))
 
 
+def test_source_images_stand_in_for_labelled_target_images_until_these_count() -> None:
+    run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
+    late = replace(run, recipe=replace(run.recipe, late=0.5))
+    plain, supply = supply_of(run, problem, "adamatch"), supply_of(late, problem, "adamatch")
+    source = torch.from_numpy(problem.labelled[0].parts[0]).permute(0, 3, 1, 2)
+    labels = torch.eye(3)[problem.labelled[0].labels]
+    for done in range(tiny.STEPS):
+        ours, theirs = supply.next(done), plain.next(done)
+        early = slice(0, 4 if done < tiny.STEPS / 2 else 8)
+        for name in ours._fields:  # nothing else is another
+            rows = early if name in ("x_sl", "y_sl", "x_pr", "y_pr") else ...
+            assert torch.equal(getattr(ours, name)[rows], getattr(theirs, name)[rows])
+        for image, label in zip(ours.x_sl[early.stop :], ours.y_sl[early.stop :], strict=True):
+            (row,) = (source == image).flatten(1).all(1).nonzero().flatten().tolist()
+            assert torch.equal(labels[row], label)
+    again = supply_of(late, problem, "adamatch")
+    again.seek(1, again.generator.get_state())
+    supply.seek(1, supply.generator.get_state())
+    assert torch.equal(again.next(1).x_sl, supply.next(1).x_sl)
+
+
 def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
     run, problem = tiny.a_run(), tiny.problem()
     supply = supply_of(run, problem, "supervised")

@@ -134,17 +134,19 @@ def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Pr
 
 
 def balanced(pool: Labelled) -> Labelled:
-    """The same pool, with no class drawn less often than the median one: images of small classes come several times, evenly.
+    """The same pool, with rare classes drawn as often as the median one: their images come several times, evenly.
 
-    A pool whose labels are probabilities, or that says itself what is drawn, stays as it is.
+    Rare are those of which there is less than half of that. A pool in which none is rare, whose labels are probabilities, or
+    that says itself what is drawn, stays as it is.
     """
     if pool.drawn is not None or pool.labels.ndim > 1:
         return pool
-    counts = np.bincount(pool.labels)
-    median, order = int(np.ceil(np.median(counts[counts > 0]))), np.argsort(pool.labels, kind="stable")
-    classes = [of_class for of_class in np.split(order, np.cumsum(counts)[:-1]) if len(of_class)]
-    rows = [np.resize(of_class, max(median, len(of_class))) for of_class in classes]
-    return replace(pool, drawn=np.concatenate(rows))
+    classes = [np.flatnonzero(pool.labels == number) for number in np.unique(pool.labels)]
+    median = int(np.ceil(np.median([len(rows) for rows in classes])))
+    if min(map(len, classes)) >= median / 2:
+        return pool
+    drawn = [np.resize(rows, median) if len(rows) < median / 2 else rows for rows in classes]
+    return replace(pool, drawn=np.concatenate(drawn))
 
 
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:

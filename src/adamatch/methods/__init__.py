@@ -65,10 +65,8 @@ def build(
                 says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
                 raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
         case "fixmatch+":
-            shared = {name: alignment[name] for name in ("align", "strength", "window", "decay") if name in alignment}
-            if shared.get("align") == "source":  # which FixMatch+ aligns to by its labels
-                del shared["align"]
-            given["tau"], options = tau, {**shared, **options}
+            to_labels = {"align": "labels"} if alignment.get("align") == "source" else {}
+            given["tau"], options = tau, {**alignment, **to_labels, **options}
         case "noisystudent":
             given["threshold"] = tau
         case "mcd":

@@ -19,7 +19,8 @@ class AdaMatch(Method):
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
                   (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper: as mu rises, the
                   "estimated" one of the target, which is the average of what alignment has made of its predictions so far
-    strength      the power to which alignment takes its ratio of class averages: 1, the paper's; less, a gentler one
+    limit         the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
+                  that is found far more rarely than in the source is more likely rare than overlooked
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
@@ -42,7 +43,7 @@ class AdaMatch(Method):
         tau: float = 0.9,
         interpolate: bool = True,
         align: Literal["source", "labels", "target", "estimated", "none"] = "source",
-        strength: float = 1.0,
+        limit: float = 0.0,
         release: bool = False,
         threshold: Literal["relative", "fixed", "classes", "soft"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
@@ -58,7 +59,7 @@ class AdaMatch(Method):
             raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
         self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
-        self.strength, self.release = arguments.probability("strength", strength), arguments.flag("release", release)
+        self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *trust.KINDS)
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
@@ -96,8 +97,8 @@ class AdaMatch(Method):
         wanted = mean_sl if self.known is None else self.known
         if self.estimate is not None:
             wanted = torch.lerp(mean_sl, self.estimate.value, mu)
-        strength = self.strength * (schedules.let_go(batch.progress) if self.release else 1.0)
-        y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, strength)  # eq. (6)
+        kept = schedules.let_go(batch.progress) if self.release else 1.0
+        y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, kept, self.limit)  # eq. (6)
         if self.estimate is not None:
             self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)

@@ -45,6 +45,12 @@ def above_zero(name: str, value: float) -> float:
     return value
 
 
+def factor(name: str, value: float) -> float:
+    if not _is_number(value) or (value != 0 and not 1 <= value <= MOST):
+        raise InputError(f"{name} is a factor: give a number from 1 to {MOST:,}, or 0 for none, not {shortened(value)}")
+    return value
+
+
 def count(name: str, value: int) -> int:
     if not _is_number(value) or not 1 <= value <= MOST or value != int(value):
         raise InputError(f"{name} counts: give a whole number from 1 to {MOST:,}, not {shortened(value)}")

@@ -16,7 +16,8 @@ class FixMatch(Method):
     tau       the fixed threshold of a pseudo-label's confidence
     align     what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch); and
               as in AdaMatch the "estimated" one, as the first half of the run goes on
-    strength  the power to which alignment takes its ratio of class averages, as in AdaMatch
+    limit     the largest factor by which alignment makes a class more or less likely, as in AdaMatch (0: none)
+    release   whether alignment is let go over the second half of the run, as in AdaMatch
     window    batches over which the class average of guesses is taken
     decay     of the labels' class average
     """
@@ -27,14 +28,15 @@ class FixMatch(Method):
         *,
         tau: float = 0.9,
         align: Literal["labels", "estimated", "none"] = "labels",
-        strength: float = 1.0,
+        limit: float = 0.0,
+        release: bool = False,
         window: int = 128,
         decay: float = 0.999,
     ) -> None:
         super().__init__()
         self.tau = arguments.probability("tau", tau)
         self.align = arguments.one_of("align", align, "labels", "estimated", "none")
-        self.strength = arguments.probability("strength", strength)
+        self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
         self.mean_labels = Running(classes, arguments.probability("decay", decay))
         self.mean_guesses = Window(classes, arguments.count("window", window))
         self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the guesses' classes
@@ -50,7 +52,8 @@ class FixMatch(Method):
         wanted, found = self.mean_labels(batch.y_sl.mean(0)), self.mean_guesses(y_w.mean(0))
         if self.estimate is not None:
             wanted = torch.lerp(wanted, self.estimate.value, schedules.warm_up(batch.progress))
-        y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, self.strength)
+        kept = schedules.let_go(batch.progress) if self.release else 1.0
+        y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, kept, self.limit)
         if self.estimate is not None:
             self.estimate(y_tilde.mean(0))
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)

@@ -77,14 +77,18 @@ def interpolate(z_joint: Tensor, z_alone: Tensor, lam: Tensor) -> Tensor:
     return lam * z_joint + (1 - lam) * z_alone
 
 
-def align(y: Tensor, wanted: Tensor, found: Tensor, strength: Tensor | float = 1.0) -> Tensor:
-    """Distribution alignment: each class times wanted / found [k], rows sum to one again; eq. (6). At strength 0, y itself."""
-    return normalize(rescale(y, wanted, found, strength))
+def align(y: Tensor, wanted: Tensor, found: Tensor, strength: Tensor | float = 1.0, limit: float = 0.0) -> Tensor:
+    """Distribution alignment: each class times wanted / found [k], rows sum to one again; eq. (6).
+
+    At strength 0, y itself. Factors lie between 1 / `limit` and `limit`, unless it is 0.
+    """
+    factors = ratio(wanted, found)
+    return normalize(y * (factors.clamp(1 / limit, limit) if limit else factors) ** strength)
 
 
-def rescale(y: Tensor, wanted: Tensor, found: Tensor, strength: Tensor | float = 1.0) -> Tensor:
-    """Where `found` is the mean of y, the mean of this is `wanted`; 1e-6 is the authors'."""
-    return y * ((1e-6 + wanted) / (1e-6 + found)) ** strength
+def ratio(wanted: Tensor, found: Tensor) -> Tensor:
+    """Where `found` is the mean of y, the mean of y times this is `wanted`; 1e-6 is the authors'."""
+    return (1e-6 + wanted) / (1e-6 + found)
 
 
 def normalize(y: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ OPTIMISERS = ("sgd", "adamw")
 ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
-LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False}
-LATER |= {"align": "source", "strength": 1.0, "window": 128, "decay": 0.999}
+LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0}
+LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -41,10 +41,11 @@ RANGES = {  # of the hyper-parameters
     "stop": (0, 2**50),
     "frozen": (0, 100),
     "views": (1, 2**10),
-    "strength": (0.0, 1.0),
+    "limit": (0.0, 65536.0),
     "window": (1, 2**16),
     "decay": (0.0, 1.0),
     "white": (0, 65535),
+    "late": (0.0, 1.0),
 }
 LARGEST_SEED = 2**48
 MOST_LABELS = 2**31
@@ -65,7 +66,7 @@ class Recipe:
     uratio: int = 3  # unlabelled images for each of them
     tau: float = 0.9
     align: str = "source"  # predictions on the target: to the source's classes, or to an estimate of the target's own
-    strength: float = 1.0  # of alignment: the power of its ratio of class averages
+    limit: float = 0.0  # the largest factor by which alignment makes a class more or less likely; 0: none
     window: int = 128  # batches over which the target's class average is taken
     decay: float = 0.999  # of the source's class average
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
@@ -79,8 +80,9 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
-    balanced: bool = False  # no class of labelled images is drawn less often than the median one
+    balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
+    late: float = 0.0  # the part of the run in which source images stand in for labelled target images
     statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 

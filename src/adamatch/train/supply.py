@@ -34,6 +34,9 @@ class Supply:
         if probes:
             taken += zip(probes, labelled_counts(recipe, probes), strict=True)
         self.labelled, self.probes = len(pools), len(probes)
+        self.stands_in = recipe.late > 0 and len(pools) > 1  # the first labelled pool for the others, until they count
+        if self.stands_in:
+            taken.append((drawn[0], sum(labelled_counts(recipe, pools)[1:])))
         device, place = execution.machine.images, execution.place
         self.feeds = [
             Feed(pool, batch=count, classes=self.classes, seed=run.seed * 10 + number, device=device, place=place)
@@ -41,12 +44,13 @@ class Supply:
         ]
 
     def next(self, done: int) -> Inputs:
+        recipe, progress = self.run.recipe, done / self.run.recipe.steps
         batches = [feed.next() for feed in self.feeds]
+        stand_in = [batches.pop()] if self.stands_in else []
         rest = len(batches) - self.probes
-        x_sl, y_sl = _joined(batches[: self.labelled])
+        x_sl, y_sl = _joined(batches[:1] + stand_in if stand_in and progress < recipe.late else batches[: self.labelled])
         x_tu = batches[self.labelled][0] if rest > self.labelled else x_sl[:0]
         x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
-        recipe, progress = self.run.recipe, done / self.run.recipe.steps
         n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))
         device = self.generator.device
         return Inputs(
@@ -96,7 +100,7 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
         classes=len(problem.classes),
         net=net,
         tau=run.recipe.tau,
-        alignment={name: getattr(run.recipe, name) for name in ("align", "strength", "window", "decay", "release")},
+        alignment={name: getattr(run.recipe, name) for name in ("align", "limit", "window", "decay", "release")},
         batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
         options=run.options,
     )
