@@ -26,6 +26,8 @@ VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, o
     "repeated": (1, {}, {}),
     "repeated, pools=2": (1, {"pools": 2}, {}),
     "none twice in a step": (1, {}, {"repeat": False}),
+    "none twice, from the middle of the run on": (1, {}, {"repeat": False, "late": 0.5}),
+    "repeated, from the middle of the run on": (1, {}, {"late": 0.5}),
 }
 
 
@@ -52,9 +54,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", help="some of them, by name")
     given = parser.parse_args()
     rows = []
-    for name, (labels, options, changes) in VARIANTS.items():
+    for name in given.only or VARIANTS:
+        labels, options, changes = VARIANTS[name]
         task = "ssda" if labels else "uda"
         run = Run(
             benchmark="digitfive", task=task, source="mnist", target="mnistm", labels=labels, options=options, budget="fast"

@@ -1,4 +1,4 @@
-"""Classes as frequent as SVHN's in the target, even in the source: AdaMatch as printed, and with its alignment let go.
+"""Classes as frequent as SVHN's in the target, even in the source: AdaMatch as printed, and with other alignments.
 
 Takes the embedded benchmark, of whose target a part of each class is left out; needs no data and no GPU.
 
@@ -31,6 +31,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "released": {"release": True},
     "tau 0.97": {"tau": 0.97},
     "released, tau 0.97": {"release": True, "tau": 0.97},
+    "estimated": {"align": "estimated"},
+    "no factor above 2": {"limit": 2.0},
+    "no factor above 2, released": {"limit": 2.0, "release": True},
 }
 
 

@@ -69,6 +69,19 @@ def test_a_class_that_is_called_by_anothers_name(twin: float) -> None:
     assert (TRUE[group.rows[:50]] == 2).mean() > 0.5  # what the twin is surest of comes first
 
 
+def test_a_small_group_goes_before_a_large_one_of_which_more_is_said() -> None:
+    """All of g are called f. The twin says g of a third of these, and of a sixth of the many a."""
+    true = made.labels([12, 1, 1, 1, 1, 1, 2], 1900, seed=3)
+    plain, turn = run([0, 1, 2, 3, 4, 5, 6]), np.arange(len(true))
+    assert plain.twin is not None
+    its = np.where((true == 6) & (turn % 3 > 0), 1, np.where((true == 0) & (turn % 6 == 0), 6, true))
+    assert ((its == 6) & (true == 0)).sum() > ((its == 6) & (true == 6)).sum()
+    alone = replace(plain.twin, target=made.said(its, 7, 1.0, seed=4)[None])
+    named = made.said(np.where(true == 6, 5, true), 7, 1.0, seed=5)[None]
+    assert (6, 5) in pairs(replace(plain, target=named, twin=alone))
+    assert (6, 0) not in pairs(replace(plain, target=named, twin=alone))
+
+
 @given(st.permutations(range(7)))
 def test_the_order_of_classes_does_not_matter(order: list[int]) -> None:
     plain = run([0, 1, 1, 3, 4, 6, 5])

@@ -26,17 +26,22 @@ class Group(NamedTuple):
 
 
 def misnamed(evidence: Evidence) -> list[Group]:
-    """One for each class that the twin finds, more than in the images of that name, in those of another."""
+    """One for each class that the twin finds, more than in the images of that name, in those of another.
+
+    Of several such others, that in which it is most frequent.
+    """
     if evidence.twin is None:
         return []
     mine, said = guesses(evidence.last), evidence.twin.last.astype(np.float64)
     groups = np.eye(said.shape[1])[mine]  # [n, k]
-    spoken = said.sum(0)
-    surplus = groups.T @ said / np.maximum(spoken, 1) - groups.mean(0)[:, None]  # [group, class]
+    sizes, spoken = groups.mean(0)[:, None], said.sum(0)
+    parts = groups.T @ said / np.maximum(spoken, 1)  # [group, class]: of what is said of a class
+    surplus = parts - sizes
     found = []
-    for rather, called in enumerate(surplus.argmax(0)):
-        most = surplus[called, rather]
-        if called != rather and spoken[rather] >= ENOUGH and most >= MUCH and most >= MORE * surplus[rather, rather]:
+    for rather in range(said.shape[1]):
+        much = (surplus[:, rather] >= MUCH) & (surplus[:, rather] >= MORE * surplus[rather, rather])
+        if spoken[rather] >= ENOUGH and much.any():
+            called = int((much * parts[:, rather] / np.maximum(sizes[:, 0], 1 / len(mine))).argmax())
             rows = np.flatnonzero(mine == called)
-            found.append(Group(rather, int(called), rows[np.argsort(-said[rows, rather], kind="stable")]))
+            found.append(Group(rather, called, rows[np.argsort(-said[rows, rather], kind="stable")]))
     return found
