@@ -12,7 +12,7 @@ from reference.tiny_net import TinyNet
 
 from adamatch.data.store import Store
 from adamatch.data.tasks import Unlabelled
-from adamatch.judge import accuracy, outputs, summary
+from adamatch.judge import accuracy, mismatch, outputs, summary
 from adamatch.judge.evidence import Evidence
 from adamatch.judge.verdict import Images, verdict
 from adamatch.model import Model, Predictions
@@ -95,6 +95,17 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
     assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
     assert told["source_accuracy"] is None
     assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
+
+
+def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = found()
+    assert plain["gain"] is not None
+    assert plain["range"]["at_best"] is not None
+    for kind in mismatch.UNFIT:
+        monkeypatch.setattr(mismatch, "of_outputs", lambda *given, kind=kind: [mismatch.Warned(kind, "a line", [])])
+        told = found()
+        assert told["gain"] is told["range"]["at_best"] is None
+        assert told["range"]["at_least"] == plain["range"]["at_least"]
 
 
 def test_lines_for_a_person() -> None:

@@ -20,6 +20,7 @@ RARE, RARE_ALONE = 0.15, 0.05  # of the share that the source would let expect: 
 SELDOM = 0.3  # the same, by the twin
 TRUSTED = 0.65  # agreement with the twin on the other images, from which on its silence on a class counts
 AS_SURE = 0.95  # and it is at least so sure, in comparison to all images, of those that the network alone takes for the class
+HALF = 0.5  # so much of the classes, named by the twin less than half as often as expected, is enough to say so together
 ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
@@ -27,6 +28,9 @@ SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
+
+
+UNFIT = ("one class", "other kind", "missing")  # kinds of warnings, with which no estimate that is told at best is any good
 
 
 class Warned(NamedTuple):
@@ -90,11 +94,12 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
         hardly = (both < RARE * expected) & (of_predictions(evidence.twin.last) < SELDOM * expected)
         others = ~np.isin(mine, np.flatnonzero(hardly))
         if not others.any() or (mine == its)[others].mean() < TRUSTED:
-            return []
+            hardly[:] = False
         sure = evidence.twin.last.max(1)
         for each in np.flatnonzero(hardly):
             alone = (mine == each) & (its != each)
             hardly[each] = alone.mean() < RARE * expected[each] or sure[alone].mean() >= AS_SURE * sure.mean()
+        hardly |= _half_unnamed(said, its, expected)
     absent = np.flatnonzero(hardly & (expected * len(said) >= ENOUGH))
     if not len(absent):
         return []
@@ -104,6 +109,20 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
         f"the target seems to have no images of {listed}: predictions of {'it' if len(absent) == 1 else 'these'} are doubtful"
     )
     return [Warned("missing", line, _surest(said, np.isin(guesses(said), absent)))]
+
+
+def _half_unnamed(said: Rows, its: Labels, expected: Numbers) -> NDArray[np.bool_]:
+    """Classes that the twin names seldom, where they are half of what is expected.
+
+    The network must confirm what its twin names, and be less sure of what it calls by those names itself.
+    """
+    mine, sure = guesses(said), said.max(1)
+    seldom: NDArray[np.bool_] = np.bincount(its, minlength=len(expected)) / len(its) < HALF * expected
+    named, called = ~seldom[its], seldom[mine]
+    if not named.any() or called.all() or not called.any() or expected[seldom].sum() < HALF:
+        return np.zeros_like(seldom)
+    confirmed = (mine == its)[named].mean() >= HALF
+    return seldom & bool(confirmed and sure[called].mean() < AS_SURE * sure[~called].mean())
 
 
 def wrong_name(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:

@@ -52,7 +52,9 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
     rows = outputs.rows(count)
     labels = evidence.held if images.labels is None else images.labels
     expected = shares.of_labels(labels, len(classes))
-    low, high = accuracy.range_of(accuracy.estimates(evidence), accuracy.is_believed(evidence))
+    warned = _warnings(evidence, images, expected, classes)
+    fits = not any(each.kind in mismatch.UNFIT for each in warned)
+    low, high = accuracy.range_of(accuracy.estimates(evidence), fits and accuracy.is_believed(evidence))
     chosen = choice.choose(evidence)
     return {
         "version": VERSION,
@@ -61,11 +63,11 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
         "images": count,
         "looked_at": len(evidence.last),
         "range": {"at_least": _percent(low), "at_best": _percent(high)},
-        "gain": _percent(accuracy.gain(evidence)),
+        "gain": _percent(accuracy.gain(evidence)) if fits else None,
         "twin": _twin(evidence, rows, classes),
         "classes": list(classes),
         "shares": _shares(evidence, expected),
-        "warnings": [each._asdict() for each in _warnings(evidence, images, expected, classes)],
+        "warnings": [each._asdict() for each in warned],
         "chosen": {
             "step": evidence.steps[chosen],
             "rule": choice.RULE,
