@@ -71,7 +71,8 @@ def estimates_table(runs: list[Saved]) -> list[str]:
     for run in runs:
         found = {name: _percent(value) for name, value in accuracy.estimates(run.known).items()}
         fractions = {name: None if value is None else value / 100 for name, value in found.items()}
-        low, high = accuracy.range_of(fractions, accuracy.is_believed(run.known))
+        fits = not any(each.kind in mismatch.UNFIT for each in warned(run))
+        low, high = accuracy.range_of(fractions, fits and accuracy.is_believed(run.known))
         truths.append(run.accuracies()[-1])
         table.append([*found.values(), _percent(low), _percent(high)])
     lines = [_row(["run", "true", *names]), _rule(len(names) + 2)]
@@ -147,15 +148,19 @@ def among_table(runs: list[Saved]) -> list[str]:
 
 
 def warnings_table(runs: list[Saved]) -> list[str]:
-    """Which signs of mismatch are seen in the outputs; the source's shares are those of the held-out labels."""
+    """Which signs of mismatch are seen in the outputs."""
     lines = [_row(["run", "classes in the target", "warnings"]), _rule(3)]
     for run in runs:
-        classes = run.known.target.shape[2]
-        expected = shares.of_labels(run.known.held, classes)
-        found = mismatch.of_outputs(run.known, expected, [str(number) for number in range(classes)])
-        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {int((expected > 0).sum())}"
-        lines.append(_row([run.name, present, "; ".join(each.line for each in found) or "none"]))
+        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {len(np.unique(run.known.held))}"
+        lines.append(_row([run.name, present, "; ".join(each.line for each in warned(run)) or "none"]))
     return lines
+
+
+def warned(run: Saved) -> list[mismatch.Warned]:
+    """The source's shares are those of the held-out labels."""
+    classes = run.known.target.shape[2]
+    expected = shares.of_labels(run.known.held, classes)
+    return mismatch.of_outputs(run.known, expected, [str(number) for number in range(classes)])
 
 
 def _percent(value: float | None) -> float | None:
@@ -189,9 +194,9 @@ def report(folder: Path) -> str:
         "`python benchmarks/estimates.py`, which alone sees their labels.",
         "## Accuracy",
         f"At best is the lowest of {', '.join(accuracy.AT_BEST)}; at least the lowest of {', '.join(accuracy.AT_LEAST)}, and "
-        "never above at best. Of networks that began from nothing, and where a group of images may have got the wrong name, "
-        "nothing is said at best: what it would be stands under its name. Runs whose target has images of no class are left "
-        "out.",
+        "never above at best. Of networks that began from nothing, and where a target does not fit or a group of images "
+        "may have got the wrong name, nothing is said at best: what it would be stands under its name. "
+        "Runs whose target has images of no class are left out.",
         *estimates_table(runs),
         "## Gain over training on the labelled images alone",
         f"What is printed is by {accuracy.GAIN}.",

@@ -183,13 +183,15 @@ REFORMED = [
     replace(RUN, task="ssda", labels=1, options={}),
     replace(RUN, task="oracle", options={"align": "none"}),
     replace(RUN, method="noisystudent", options={}),
+    replace(RUN, method="fixmatch+", options={}, recipe=replace(RUN.recipe, release=True)),
 ]
 AS_BEFORE = [
     RUN,
     replace(RUN, task="ssl", source="", labels=1),
     replace(RUN, task="ssda", labels=1, options={"pools": 2}),  # the weight was right already
     replace(RUN, task="ssda", labels=1, options={"batches": 1}),  # half of it, and said so
-    replace(RUN, task="ssda", labels=1, method="fixmatch+", options={}),
+    replace(RUN, task="ssda", labels=1, method="fixmatch+", options={}),  # of a recipe that does not let alignment go
+    replace(RUN, method="fixmatch+", options={"release": False}, recipe=replace(RUN.recipe, release=True)),
     replace(RUN, task="oracle", method="supervised", options={}),
 ]
 

@@ -22,7 +22,7 @@ from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
+from adamatch.train.supply import Supply, method_of
 
 Array = NDArray[np.float64]
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -79,6 +79,14 @@ def test_what_a_step_gets() -> None:
         assert not any((few == image).flatten(1).all(1).any() for image in inputs.x_sl[:4])
         assert inputs.progress.item() == pytest.approx(done / tiny.STEPS)
         assert inputs.lr.item() == pytest.approx(0.03 * math.cos(math.acos(0.25) * done / tiny.STEPS))
+
+
+def test_alignment_is_as_the_recipe_says() -> None:
+    run = tiny.a_run(align="estimated", limit=3.0, window=5, decay=0.5, release=True)
+    built = method_of(run, tiny.problem(), nets.build("wrn-tiny", 3))
+    assert isinstance(built, methods.AdaMatch)
+    assert (built.align, built.limit, built.release) == ("estimated", 3.0, True)
+    assert (len(built.mean_tu.means), built.mean_sl.decay) == (5, 0.5)
 
 
 def test_source_images_stand_in_for_labelled_target_images_until_these_count() -> None:

@@ -20,7 +20,7 @@ RARE, RARE_ALONE = 0.15, 0.05  # of the share that the source would let expect: 
 SELDOM = 0.3  # the same, by the twin
 TRUSTED = 0.65  # agreement with the twin on the other images, from which on its silence on a class counts
 AS_SURE = 0.95  # and it is at least so sure, in comparison to all images, of those that the network alone takes for the class
-HALF = 0.5  # so much of the classes, named by the twin less than half as often as expected, is enough to say so together
+HALF = 0.5  # of the share that the source would let expect; and of all that is expected, where many classes are missing
 ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
@@ -28,9 +28,7 @@ SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
-
-
-UNFIT = ("one class", "other kind", "missing")  # kinds of warnings, with which no estimate that is told at best is any good
+UNFIT = ("one class", "other kind", "missing")  # warnings with which neither an accuracy at best nor a gain is told
 
 
 class Warned(NamedTuple):

@@ -34,14 +34,14 @@ def misnamed(evidence: Evidence) -> list[Group]:
         return []
     mine, said = guesses(evidence.last), evidence.twin.last.astype(np.float64)
     groups = np.eye(said.shape[1])[mine]  # [n, k]
-    sizes, spoken = groups.mean(0)[:, None], said.sum(0)
+    sizes, spoken = groups.mean(0), said.sum(0)
     parts = groups.T @ said / np.maximum(spoken, 1)  # [group, class]: of what is said of a class
-    surplus = parts - sizes
+    surplus = parts - sizes[:, None]
     found = []
     for rather in range(said.shape[1]):
         much = (surplus[:, rather] >= MUCH) & (surplus[:, rather] >= MORE * surplus[rather, rather])
         if spoken[rather] >= ENOUGH and much.any():
-            called = int((much * parts[:, rather] / np.maximum(sizes[:, 0], 1 / len(mine))).argmax())
+            called = int((much * parts[:, rather] / np.maximum(sizes, 1 / len(mine))).argmax())
             rows = np.flatnonzero(mine == called)
             found.append(Group(rather, called, rows[np.argsort(-said[rows, rather], kind="stable")]))
     return found

@@ -223,6 +223,8 @@ class Run:
         """Whether the configuration meant something else in form 0 (what: docs/faithfulness.md), and has another id since."""
         if self.method == "adamatch":  # two labelled pools, and nothing said of their weight
             return POOLS.get(self.task, 1) > 1 and self.options.get("pools", 1) == 1 and "batches" not in self.options
+        if self.method == "fixmatch+":  # which had no release
+            return self.recipe.release and "release" not in self.options
         return self.method == "noisystudent"
 
     def to_json(self) -> str:
