@@ -20,7 +20,7 @@ class AdaMatch(Method):
                   (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper: as mu rises, the
                   "estimated" one of the target, which is the average of what alignment has made of its predictions so far
     limit         the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
-                  that is found far more rarely than in the source is more likely rare than overlooked
+                  that is found far more rarely than in the source may be rare, not overlooked
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
