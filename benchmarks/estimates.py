@@ -71,10 +71,11 @@ def estimates_table(runs: list[Saved]) -> list[str]:
     for run in runs:
         found = {name: _percent(value) for name, value in accuracy.estimates(run.known).items()}
         fractions = {name: None if value is None else value / 100 for name, value in found.items()}
-        fits = not any(each.kind in mismatch.UNFIT for each in warned(run))
+        kinds = {each.kind for each in warned(run)}
+        fits, guessed = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
         low, high = accuracy.range_of(fractions, fits and accuracy.is_believed(run.known))
         truths.append(run.accuracies()[-1])
-        table.append([*found.values(), _percent(low), _percent(high)])
+        table.append([*found.values(), _percent(low) if guessed else None, _percent(high)])
     lines = [_row(["run", "true", *names]), _rule(len(names) + 2)]
     lines += [_row([run.name, truth, *cells]) for run, truth, cells in zip(runs, truths, table, strict=True)]
     known = [

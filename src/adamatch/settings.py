@@ -37,8 +37,10 @@ PRETRAINED: Mapping[str, Any] = {
     "batch": 32,
     "lr": 0.01,
     "lr_end": 0.1,
-    "weight_decay": 0.0,
+    "weight_decay": 0.002,
     "average": 0.99,
+    "balanced": True,
+    "limit": 2.0,
     "release": True,
 }
 

@@ -17,11 +17,11 @@ EXPECTED = shares.of_labels(HELD, 7)
 
 
 def run(true: made.Labels, right: float, twin: float, seed: int = 0, sure: float = 6.0) -> Evidence:
-    """A network right on such a part, and a twin that errs on its own."""
+    """A network right on such a part, and a twin that errs on its own, as networks do that begin from nothing."""
     source = made.said(HELD, 7, 0.95, seed=1)[None]
     ours, its = (made.said(true, 7, each, seed=seed + n, sure=sure)[None] for n, each in ((20, right), (30, twin)))
     alone = Evidence((10,), its, source, HELD)
-    return Evidence((10,), ours, source, HELD, alone)
+    return Evidence((10,), ours, source, HELD, alone, started=False)
 
 
 def kinds(evidence: Evidence) -> list[str]:
@@ -107,6 +107,23 @@ def test_all_of_one_class() -> None:
     dealt = replace(run(true, 0.95, 0.95), target=made.said(made.labels(EVEN, 400), 7, 1.0)[None])
     assert kinds(dealt) == ["one class"]  # alignment hides it, the twin does not
     assert mismatch.of_outputs(run(true, 0.95, 0.9), np.array([0, 0, 0.97, 0.03, 0, 0, 0]), CLASSES) == []  # as in the source
+
+
+def test_what_was_sure_is_overturned() -> None:
+    """The twin is sure of all images, and adaptation gives a part of them to the next class."""
+    true = made.labels(EVEN, 700)
+    evidence = run(true, 1.0, 1.0)
+    for tenths, found in ((3, ["overturned"]), (1, [])):
+        names = np.where(np.arange(700) % 10 < tenths, (true + 1) % 7, true)
+        renamed = replace(evidence, target=made.said(names, 7, 1.0)[None], started=True)
+        assert kinds(renamed) == found
+        assert kinds(replace(renamed, started=False)) == []
+    few = made.labels(EVEN, mismatch.ENOUGH - 1)
+    turned = made.said((few + 1) % 7, 7, 1.0)
+    small = replace(
+        run(few, 1.0, 1.0), target=np.where(np.arange(len(few))[:, None] % 2, turned, run(few, 1.0, 1.0).last)[None]
+    )
+    assert kinds(replace(small, started=True)) == []
 
 
 def test_images_of_another_kind() -> None:

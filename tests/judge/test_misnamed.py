@@ -103,11 +103,11 @@ def test_a_class_that_nobody_speaks_of() -> None:
 def test_it_is_said_with_its_images_and_then_nothing_is_said_at_best() -> None:
     wrong, right = run([0, 1, 1, 3, 4, 5, 6]), run([0, 1, 2, 3, 4, 5, 6])
     expected = shares.of_labels(HELD, 7)
-    (told,) = mismatch.of_outputs(wrong, expected, CLASSES)
+    *_, told = mismatch.of_outputs(wrong, expected, CLASSES)
     assert told.kind == "wrong name"
     assert "what is called 'b' may be 'c', wholly or in part" in told.line
     assert set(wrong.last[told.rows].argmax(1)) == {1}
-    assert mismatch.of_outputs(right, expected, CLASSES) == []
+    assert mismatch.wrong_name(right, CLASSES) == []
     assert [accuracy.is_believed(each) for each in (wrong, right, replace(right, started=False))] == [False, True, False]
     low, high = accuracy.range_of(accuracy.estimates(wrong), accuracy.is_believed(wrong))
     assert low is not None

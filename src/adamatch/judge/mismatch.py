@@ -25,10 +25,12 @@ ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
 SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of than of a fifth of the held-out ones
+KEPT = 0.9  # part of these that adaptation leaves their class, where it goes well
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
-UNFIT = ("one class", "other kind", "missing")  # warnings with which neither an accuracy at best nor a gain is told
+UNFIT = ("one class", "other kind", "missing", "overturned")  # with these neither an accuracy at best nor a gain is told
+UNKNOWN = ("one class", "other kind", "overturned")  # and with these no accuracy at least
 
 
 class Warned(NamedTuple):
@@ -43,13 +45,13 @@ class Warned(NamedTuple):
 def of_outputs(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the evidence."""
     worst = one_sided(evidence, expected, classes) or strange(evidence) or missing(evidence, expected, classes)
-    return worst or wrong_name(evidence, classes)
+    return worst or [*overturned(evidence, classes), *wrong_name(evidence, classes)]
 
 
 def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
     asked = {"": evidence.last}
-    if evidence.twin is not None and len(evidence.held) and _sure(evidence.twin):
+    if evidence.twin is not None and len(evidence.held) and _sure(evidence.twin).mean() >= SURE_ENOUGH:
         asked[", without adaptation,"] = evidence.twin.last
     for whose, said in asked.items():
         shares = of_predictions(said)
@@ -104,7 +106,8 @@ def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> li
     listed = ", ".join(classes[each] for each in absent[:NAMED])
     listed += f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
     line = (
-        f"the target seems to have no images of {listed}: predictions of {'it' if len(absent) == 1 else 'these'} are doubtful"
+        f"the target seems to have few or no images of {listed}: predictions of "
+        f"{'it' if len(absent) == 1 else 'these'} are doubtful"
     )
     return [Warned("missing", line, _surest(said, np.isin(guesses(said), absent)))]
 
@@ -121,6 +124,27 @@ def _half_unnamed(said: Rows, its: Labels, expected: Numbers) -> NDArray[np.bool
         return np.zeros_like(seldom)
     confirmed = (mine == its)[named].mean() >= HALF
     return seldom & bool(confirmed and sure[called].mean() < AS_SURE * sure[~called].mean())
+
+
+def overturned(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
+    """Adaptation renames what the twin is as sure of as of held-out images. Only of networks that began from learned weights.
+
+    Alignment spreads a target of one class over all of them; so does a run that went wrong.
+    """
+    if evidence.twin is None or not evidence.started or not len(evidence.held):
+        return []
+    sure = _sure(evidence.twin)
+    mine, its = guesses(evidence.last), guesses(evidence.twin.last)
+    renamed = sure & (mine != its)
+    if sure.sum() < ENOUGH or renamed.sum() <= (1 - KEPT) * sure.sum():
+        return []
+    shares = np.bincount(its[sure], minlength=len(classes)) / sure.sum()
+    line = (
+        f"without adaptation the network is sure of {sure.sum()} target images ({shares.max():.0%} of them are "
+        f"{classes[int(shares.argmax())]!r}), and adaptation renames {renamed.sum() / sure.sum():.0%} of these: "
+        "does the target have all classes, or did adaptation go wrong?"
+    )
+    return [Warned("overturned", line, _surest(evidence.twin.last, renamed))]
 
 
 def wrong_name(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
@@ -155,10 +179,11 @@ def of_names(classes: Sequence[str]) -> list[Warned]:
     return [Warned("names", f"are these the same class? {each}", []) for each in told]
 
 
-def _sure(twin: Evidence) -> bool:
-    """Whether the twin is as sure of target images as of those held out."""
+def _sure(twin: Evidence) -> NDArray[np.bool_]:
+    """Of which target images the twin is as sure as of those held out."""
     limit = np.quantile(-entropy(twin.source[-1]), SURE)
-    return bool((-entropy(twin.last) >= limit).mean() >= SURE_ENOUGH)
+    found: NDArray[np.bool_] = -entropy(twin.last) >= limit
+    return found
 
 
 def _surest(said: Rows, of: NDArray[np.bool_]) -> list[int]:

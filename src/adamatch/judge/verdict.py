@@ -4,15 +4,16 @@ version         of this form, 1
 source_accuracy of held-out source images, in percent, at the end (null: none were held out)
 held_out, images, looked_at   how many images were held out, are in the target, and were asked (at most 4,000, spread evenly)
 range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said (at best: of networks
-                that began from nothing, and where a group of images may have got the wrong name)
-gain            over the twin, in points, by the same estimate of both; null without a twin
+                that began from nothing, where a group of images may have got the wrong name, and where the target does not
+                fit; at least: where it does not fit at all)
+gain            over the twin, in points, by the same estimate of both; null without a twin, and where the target does not fit
 twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed" (how
                 many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many], most first)}
 classes         their names, in the order of
 shares          {"source" (of its labels), "target" (of predictions), "twin" (of the twin's), "estimated" (of the target, by a
                 correction of its predictions)}: numbers adding up to 1, or null
-warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, wrong name, empty, same images,
-                names; some target images that show it, and labelled ones where they come in pairs
+warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, overturned, wrong name, empty, same
+                images, names; some target images that show it, and labelled ones where they come in pairs
 chosen          {"step", "rule", "last" (the last step), "agreement" (of the two, in percent)}: which evaluation a rule prefers
 
 Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones.
@@ -53,7 +54,8 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
     labels = evidence.held if images.labels is None else images.labels
     expected = shares.of_labels(labels, len(classes))
     warned = _warnings(evidence, images, expected, classes)
-    fits = not any(each.kind in mismatch.UNFIT for each in warned)
+    kinds = {each.kind for each in warned}
+    fits, known = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
     low, high = accuracy.range_of(accuracy.estimates(evidence), fits and accuracy.is_believed(evidence))
     chosen = choice.choose(evidence)
     return {
@@ -62,7 +64,7 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
         "held_out": len(evidence.held),
         "images": count,
         "looked_at": len(evidence.last),
-        "range": {"at_least": _percent(low), "at_best": _percent(high)},
+        "range": {"at_least": _percent(low) if known else None, "at_best": _percent(high)},
         "gain": _percent(accuracy.gain(evidence)) if fits else None,
         "twin": _twin(evidence, rows, classes),
         "classes": list(classes),
