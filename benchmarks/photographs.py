@@ -4,7 +4,8 @@
 
 DIR/<domain>/<class>/*.jpg (Office-31: DIR/<domain>/images/<class>/*.jpg). One recipe for all pairs. Test images are all of the
 target's, which are trained on without their labels, as is customary; accuracy is computed after a run, from what it noted at
-each evaluation, so that no label is anywhere near training. What is there counts as done. --table writes results/<set>.md.
+each evaluation, so that no label is anywhere near training. What is there counts as done. --table writes a table of it, and
+--picture draws it.
 
 Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment.md):
 
@@ -53,11 +54,14 @@ def main() -> None:
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, help="write a table of what is there, and train nothing")
+    parser.add_argument("--picture", type=Path, help="draw what is there, and train nothing")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
     if given.table:
         given.table.write_text(table(given.set, given.out))
+    elif given.picture:
+        picture(given.set, given.out, given.picture)
     elif given.one:
         print(do(given, *given.one.split(":")), flush=True)
     else:
@@ -183,6 +187,41 @@ def _cell(values: list[float]) -> str:
         return ""
     spread = f" ± {statistics.stdev(values):.1f} ({len(values)} seeds)" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}"
+
+
+def picture(which: str, folder: Path, path: Path) -> None:
+    """A line for each pair, from the accuracy of source only to that of AdaMatch."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = [json.loads(each.read_text()) for each in folder.glob("*.json")]
+    pairs = list(itertools.permutations(DOMAINS[which], 2))
+    figure, axes = plt.subplots(figsize=(8, 0.34 * len(pairs) + 0.9))
+    for row, pair in enumerate(pairs):
+        alone, adapted = (
+            statistics.mean(
+                each["accuracy"] for each in found if (each["source"], each["target"], each["method"]) == (*pair, name)
+            )
+            for name in ("supervised", "adamatch")
+        )
+        axes.plot([alone, adapted], [row, row], color="#c9d1d9", linewidth=4, solid_capstyle="round", zorder=1)
+        axes.scatter([alone], [row], s=70, color="#8b949e", label="labelled images alone" if not row else None)
+        axes.scatter(
+            [adapted], [row], s=70, color="#1a7f37", label="adapted, without labels of the target" if not row else None
+        )
+        axes.annotate(
+            f"{alone:.1f}", (alone, row), (-8, 0), textcoords="offset points", ha="right", va="center", color="#57606a"
+        )
+        axes.annotate(f"{adapted:.1f}", (adapted, row), (8, 0), textcoords="offset points", va="center", color="#1a7f37")
+    axes.set_yticks(range(len(pairs)), [" → ".join(each.replace("_painting", "") for each in pair) for pair in pairs])
+    axes.set(xlim=(20, 108), xlabel="accuracy on the target, percent")
+    axes.invert_yaxis()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
+    figure.savefig(path, dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from adamatch.judge.evidence import Evidence
     from adamatch.train.run import Run
 
-SHOWN = ("names", "ensemble", "density", "information")  # scores beside that of the rule
+SHOWN = ("ensemble", "names", "density", "information")  # scores beside that of the rule
 
 
 def choose(
     runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made: other seeds, methods, learning rates")],
-    rule: Annotated[str, typer.Option(help="names, ensemble, density, information, transport, certainty, ...")] = "names",
+    rule: Annotated[str, typer.Option(help="ensemble, names, density, information, transport, certainty, ...")] = "ensemble",
 ) -> None:
     """Choose among runs on the same target, without a label of it.
 
-    By default the one with the fewest images under a wrong name, judged by its twin, and among equals the one that is surest
-    of its answers. Columns have what other rules think: the larger, the better.
+    By default the one that agrees most with all of them together: give three or more. "names" takes the one with the fewest
+    images under a wrong name, judged by its twin. Columns have what other rules think: the larger, the better.
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """

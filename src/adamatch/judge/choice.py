@@ -104,7 +104,7 @@ RULES: Mapping[str, Score] = {
     "source": source,
 }
 RULE = "last"  # what is told: on PACS no other rule was clearly better (results/estimates.md)
-AMONG = "names"  # and among several runs
+AMONG = "ensemble"  # and among several runs: on three sets of runs 1.2 to 2.6 points better than taking any of them
 
 
 def choose(evidence: Evidence, rule: str = RULE) -> int:
