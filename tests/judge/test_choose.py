@@ -63,8 +63,8 @@ def test_the_twin_of_a_run_is_asked(tmp_path: Path) -> None:
     for number, names in enumerate((right[:, [1, 0, 2]], right)):
         for folder, said in (("", 0.97 * names + 0.01), ("twin", 0.4 * right + 0.2)):
             made.kept(tmp_path / str(number) / folder, Evidence((10,), said[None], source[None], held), weights="")
-    said = call(tmp_path / "0", tmp_path / "1", "--rule", "names")
-    assert said.splitlines()[-1] == f"chosen, by names: {tmp_path / '1'}"
+    told = call(tmp_path / "0", tmp_path / "1", "--rule", "names")
+    assert told.splitlines()[-1] == f"chosen, by names: {tmp_path / '1'}"
 
 
 def test_what_is_no_run_or_another_target_is_refused(runs: list[Path], tmp_path: Path) -> None:
