@@ -44,6 +44,16 @@ def test_a_large_group_is_none() -> None:
     assert pairs(replace(plain, target=made.said(true, 7, 0.97, seed=5)[None], twin=alone)) == set()
 
 
+def test_a_class_that_has_many_images_has_not_lost_its_name() -> None:
+    """A third of all are g, and the twin speaks of g mostly among what is a."""
+    true = made.labels([4, 1, 1, 1, 1, 1, 5], 1400, seed=3)
+    plain = run([0, 1, 2, 3, 4, 5, 6])
+    assert plain.twin is not None
+    its = np.where(true == 0, np.where(np.arange(1400) % 2, 6, 0), np.where(true == 6, np.arange(1400) % 6, true))
+    both = [made.said(each, 7, 1.0, seed=8)[None] for each in (true, its)]
+    assert pairs(replace(plain, target=both[0], twin=replace(plain.twin, target=both[1]))) == set()
+
+
 def test_a_twin_that_takes_one_class_for_another() -> None:
     """Of what it calls b, somewhat more is c than b; the names are right all the same."""
     plain = run([0, 1, 2, 3, 4, 5, 6])

@@ -25,7 +25,7 @@ ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
 SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of than of a fifth of the held-out ones
-KEPT = 0.9  # part of these that adaptation leaves their class, where it goes well
+UNSURE, SOME_RENAMED = 0.3, 0.1  # the network itself is sure of less than this part, and renames more than this part of those
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
@@ -127,16 +127,18 @@ def _half_unnamed(said: Rows, its: Labels, expected: Numbers) -> NDArray[np.bool
 
 
 def overturned(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
-    """Adaptation renames what the twin is as sure of as of held-out images. Only of networks that began from learned weights.
+    """Adaptation renames what the twin is as sure of as of held-out images: most of it, or some, and is itself sure of little.
 
-    Alignment spreads a target of one class over all of them; so does a run that went wrong.
+    Alignment spreads a target of one class over all of them; so does a run that went wrong. Only of networks that began from
+    learned weights: others are sure without reason.
     """
     if evidence.twin is None or not evidence.started or not len(evidence.held):
         return []
     sure = _sure(evidence.twin)
     mine, its = guesses(evidence.last), guesses(evidence.twin.last)
     renamed = sure & (mine != its)
-    if sure.sum() < ENOUGH or renamed.sum() <= (1 - KEPT) * sure.sum():
+    usual = SOME_RENAMED if _sure(evidence).mean() < UNSURE else HALF
+    if sure.sum() < ENOUGH or renamed.sum() <= usual * sure.sum():
         return []
     shares = np.bincount(its[sure], minlength=len(classes)) / sure.sum()
     line = (
@@ -179,10 +181,10 @@ def of_names(classes: Sequence[str]) -> list[Warned]:
     return [Warned("names", f"are these the same class? {each}", []) for each in told]
 
 
-def _sure(twin: Evidence) -> NDArray[np.bool_]:
-    """Of which target images the twin is as sure as of those held out."""
-    limit = np.quantile(-entropy(twin.source[-1]), SURE)
-    found: NDArray[np.bool_] = -entropy(twin.last) >= limit
+def _sure(run: Evidence) -> NDArray[np.bool_]:
+    """Of which target images a network is as sure as of those held out."""
+    limit = np.quantile(-entropy(run.source[-1]), SURE)
+    found: NDArray[np.bool_] = -entropy(run.last) >= limit
     return found
 
 

@@ -15,6 +15,7 @@ from adamatch.judge.evidence import Evidence, guesses
 ENOUGH = 20  # images' worth of what the twin says, to look for a class
 MUCH = 0.05  # of what the twin says of a class in all images: so much more than its size lets expect is in a group
 MORE = 1.5  # and so many times what is in the group of that name
+FULL = 1.5  # even shares of all images: a class that the network gives so many has not lost its name
 
 
 class Group(NamedTuple):
@@ -40,7 +41,7 @@ def misnamed(evidence: Evidence) -> list[Group]:
     found = []
     for rather in range(said.shape[1]):
         much = (surplus[:, rather] >= MUCH) & (surplus[:, rather] >= MORE * surplus[rather, rather])
-        if spoken[rather] >= ENOUGH and much.any():
+        if spoken[rather] >= ENOUGH and sizes[rather] < FULL / len(sizes) and much.any():
             called = int((much * parts[:, rather] / np.maximum(sizes, 1 / len(mine))).argmax())
             rows = np.flatnonzero(mine == called)
             found.append(Group(rather, called, rows[np.argsort(-said[rows, rather], kind="stable")]))
