@@ -103,6 +103,8 @@ def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.M
     assert plain["gain"] is not None
     assert plain["range"]["at_best"] is not None
     assert set(mismatch.UNKNOWN) < set(mismatch.UNFIT)
+    estimates = accuracy.estimates(BOTH)
+    monkeypatch.setattr(accuracy, "estimates", lambda evidence: estimates)
     for kind in sorted(mismatch.UNFIT, key=mismatch.UNKNOWN.__contains__):
         monkeypatch.setattr(mismatch, "of_outputs", lambda *given, kind=kind: [mismatch.Warned(kind, "a line", [])])
         told = found()
