@@ -110,9 +110,14 @@ def main() -> None:
 def table(rows: dict[str, Any]) -> str:
     last = list(rows.values())[-1]
     made = f"PACS; one run each, seed 0. {last['machine']}, torch {last['versions']['torch']}, {last['date'][:10]}."
-    lines = [f"| {key} | {'<br>'.join(row['warnings']) or 'none'} |" for key, row in rows.items()]
+    lines = [
+        f"| {key} | {suits} | {'<br>'.join(rows[key]['warnings']) or 'none'} |"
+        for suits, pairs in (("no", UNSUITABLE), ("yes", SUITABLE))
+        for source, name in pairs
+        if (key := f"{source} -> {name}") in rows
+    ]
     head = ["# What `fit` warns of at its end", "", f"Made by `python benchmarks/targets.py`. {made}", ""]
-    return "\n".join([*head, "| labelled images -> target | warnings |", "| --- | --- |", *lines]) + "\n"
+    return "\n".join([*head, "| labelled images -> target | suits | warnings |", "| --- | --- | --- |", *lines]) + "\n"
 
 
 if __name__ == "__main__":
