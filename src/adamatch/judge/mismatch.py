@@ -25,12 +25,13 @@ ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
 STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
 SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of than of a fifth of the held-out ones
-UNSURE, SOME_RENAMED = 0.3, 0.1  # the network itself is sure of less than this part, and renames more than this part of those
+RENAMED = 0.5  # part of the images that the twin is sure of which adaptation gives another class, from which on it is a sign
+UNSURE, RENAMED_UNSURELY = 0.3, 0.1  # or this part, where the network itself is sure of less than UNSURE of all images
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
-UNFIT = ("one class", "other kind", "missing", "overturned")  # with these neither an accuracy at best nor a gain is told
-UNKNOWN = ("one class", "other kind", "overturned")  # and with these no accuracy at least
+UNKNOWN = ("one class", "other kind", "overturned")  # with these nothing is told of the accuracy
+UNFIT = (*UNKNOWN, "missing")  # and with these neither an accuracy at best nor a gain
 
 
 class Warned(NamedTuple):
@@ -137,7 +138,7 @@ def overturned(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
     sure = _sure(evidence.twin)
     mine, its = guesses(evidence.last), guesses(evidence.twin.last)
     renamed = sure & (mine != its)
-    usual = SOME_RENAMED if _sure(evidence).mean() < UNSURE else HALF
+    usual = RENAMED_UNSURELY if _sure(evidence).mean() < UNSURE else RENAMED
     if sure.sum() < ENOUGH or renamed.sum() <= usual * sure.sum():
         return []
     shares = np.bincount(its[sure], minlength=len(classes)) / sure.sum()
