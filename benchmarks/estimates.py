@@ -152,7 +152,7 @@ def warnings_table(runs: list[Saved]) -> list[str]:
     """Which signs of mismatch are seen in the outputs."""
     lines = [_row(["run", "classes in the target", "warnings"]), _rule(3)]
     for run in runs:
-        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {len(np.unique(run.known.held))}"
+        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {run.known.last.shape[1]}"
         lines.append(_row([run.name, present, "; ".join(each.line for each in warned(run)) or "none"]))
     return lines
 
@@ -200,7 +200,7 @@ def report(folder: Path) -> str:
         "Runs whose target has images of no class are left out.",
         *estimates_table(runs),
         "## Gain over training on the labelled images alone",
-        f"What is printed is by {accuracy.GAIN}.",
+        f"What is printed is by {accuracy.GAIN}; of networks that began from nothing by {accuracy.GAIN_FROM_NOTHING}.",
         *gains_table(runs),
         "## Which evaluation to keep",
         f"What is told is by {choice.RULE}. Nothing is chosen from the first {choice.WARM:.0%} of a run.",

@@ -37,6 +37,8 @@ SUITABLE = [
     ("art_painting", "photo"),
     ("cartoon", "photo"),
     ("sketch", "photo"),
+    ("art_painting", "cartoon"),
+    ("cartoon", "art_painting"),
 ]
 
 

@@ -93,6 +93,14 @@ def test_the_range_holds_the_truth_here_and_the_gain_is_one() -> None:
     assert 0.05 < gained < 0.35
 
 
+@pytest.mark.parametrize(("started", "name"), [(True, "difference"), (False, "transport")])
+def test_the_gain_is_by_what_suits_the_networks_start(started: bool, name: str) -> None:
+    ours, theirs = accuracy.HIGH[name](RUN), accuracy.HIGH[name](TWIN)
+    assert ours is not None
+    assert theirs is not None
+    assert accuracy.gain(replace(BOTH, started=started)) == ours - theirs
+
+
 def test_the_range_is_made_of_the_lowest_of_what_is_known() -> None:
     found: dict[str, float | None] = dict.fromkeys((*accuracy.HIGH, *accuracy.LOW), 0.9)
     found |= {"twin and source": 0.5, "critic": 0.3, "twin": 0.1}  # of the last nothing is said

@@ -38,7 +38,7 @@ class Progress:
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
         self.began = self.last = self.told = time.monotonic()
-        self.from_step = 0
+        self.from_step = self.taken = 0
         self.estimated = False
         self.accuracy = ""
 
@@ -63,17 +63,19 @@ class Progress:
             self.console.print(shown(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def due(self, done: int) -> bool:
-        """Whether a second has passed: metrics are read from the device no more often."""
+        """After so many steps of this start, whether a second has passed: metrics are read from the device no more often."""
+        self.taken = done
         if done == 1:
             self.began = time.monotonic()  # the first step compiles and allocates: not part of the speed
-        if done >= ESTIMATE_AFTER and not self.estimated:  # the step of just that number may be an evaluation's
-            self.estimated = True
-            whole = self.recipe.last_step * (time.monotonic() - self.began) / (done - 1)
-            self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
         return not self.quiet and time.monotonic() - self.last > 1
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
+        """What the device had computed when this was read: steps that only wait in its queue are not in the time."""
         now = time.monotonic()
+        if self.taken >= ESTIMATE_AFTER and not self.estimated:
+            self.estimated = True
+            whole = self.recipe.last_step * (now - self.began) / self.taken
+            self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
         if now > self.last and done > self.from_step > 0:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
             self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
