@@ -101,7 +101,9 @@ def test_source_images_stand_in_for_labelled_target_images_until_these_count() -
         for name in ours._fields:  # nothing else is another
             rows = early if name in ("x_sl", "y_sl", "x_pr", "y_pr") else ...
             assert torch.equal(getattr(ours, name)[rows], getattr(theirs, name)[rows])
-        for image, label in zip(ours.x_sl[early.stop :], ours.y_sl[early.stop :], strict=True):
+        assert not ours.y_sl[early.stop :].any()  # no class: no loss
+        assert torch.equal(ours.x_sl, ours.x_pr)
+        for image, label in zip(ours.x_pr[early.stop :], ours.y_pr[early.stop :], strict=True):  # CTAugment learns from them
             (row,) = (source == image).flatten(1).all(1).nonzero().flatten().tolist()
             assert torch.equal(labels[row], label)
     again = supply_of(late, problem, "adamatch")

@@ -82,7 +82,7 @@ class Recipe:
     mirror: bool = True
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
-    late: float = 0.0  # the part of the run in which source images stand in for labelled target images
+    late: float = 0.0  # the part of the run before labelled target images count
     statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
