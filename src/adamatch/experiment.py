@@ -35,6 +35,7 @@ from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
+from adamatch.train.probe import start_head
 from adamatch.train.progress import Progress
 from adamatch.train.run import Run
 from adamatch.train.speed import Machine
@@ -168,7 +169,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     network = "" if net is not None else run.recipe.network
     # Every stage starts from the weights that were given.
     built = copy.deepcopy(net) if net is not None else nets.build(network, len(problem.classes))
-    loaded = _start(built, run, stage.root) if run.weights else None
+    loaded, new_head = _start(built, run, stage.root) if run.weights else (None, False)
     distributed.same_weights(built)
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
     method = method_of(run, problem, trained)
@@ -177,6 +178,9 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         say(note)
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
+    if run.recipe.probed and new_head:
+        start_head(trained, problem.labelled, machine)
+        distributed.same_weights(built)
     average, history = loop.train(
         run,
         replace(problem, tests={}),  # test sets are for `evaluate` alone
@@ -222,15 +226,17 @@ def _test_later(run: Run, problem: Problem, folder: RunFolder, model: Model, don
     return model
 
 
-def _start(net: nn.Module, run: Run, root: Path) -> str:
-    """Give the network its starting weights; returns what fitted."""
+def _start(net: nn.Module, run: Run, root: Path) -> tuple[str, bool]:
+    """Give the network its starting weights; returns what fitted, and whether its head is new."""
     if run.weights.startswith(again.FROM):
         if ranks.rank() == 0:  # the others get them from it
             net.load_state_dict(Model.load(root / again.EARLIER, net=copy.deepcopy(net), device="cpu").net.state_dict())
-        return f"weights of the finished run in {root / again.EARLIER}: all of them loaded"
+        return f"weights of the finished run in {root / again.EARLIER}: all of them loaded", False
     if run.weights != IMAGENET:
-        return str(load_weights(net, run.weights))
-    return str(replace(load_weights(net, imagenet(run.recipe.network)), where=f"{run.recipe.network}, ImageNet"))
+        report = load_weights(net, run.weights)
+    else:
+        report = replace(load_weights(net, imagenet(run.recipe.network)), where=f"{run.recipe.network}, ImageNet")
+    return str(report), report.new_head
 
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:

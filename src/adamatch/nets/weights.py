@@ -44,6 +44,10 @@ class Report:
     share: float  # part of the network's parameters that was loaded
     notes: tuple[str, ...] = ()
 
+    @property
+    def new_head(self) -> bool:
+        return self.head.startswith("new")
+
     def __str__(self) -> str:
         renamed = sum(here != there for here, there in self.loaded.items())
         lines = [

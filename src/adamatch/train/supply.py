@@ -52,7 +52,7 @@ class Supply:
         x_sl, y_sl = _joined(batches[:1] + stand_in if early else batches[: self.labelled])
         x_tu = batches[self.labelled][0] if rest > self.labelled else x_sl[:0]
         x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
-        if early:  # those that stand in fill the batch and cost nothing: the rest of the loss is what it would be without labels
+        if early:  # those that stand in fill the batch and cost nothing: the loss is what it would be without target labels
             y_sl = y_sl.clone()
             y_sl[len(batches[0][0]) :] = 0
         n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))

@@ -1,0 +1,70 @@
+"""The first weights of a head: a linear classifier of what a network with learned weights makes of the labelled images.
+
+A head that starts at random has the first steps spoil what the layers below it have learned (Kumar et al., ICLR 2022).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from adamatch.augment.views import normalise
+from adamatch.data.tasks import Labelled
+from adamatch.train.speed import Machine
+
+MOST = 4096  # images of each pool that are looked at
+BATCH = 64  # of them at a time
+DECAY = 0.05  # of the classifier's weights, for features of mean 0 and variance 1
+ROUNDS = 100  # of L-BFGS, at most
+
+
+def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> None:
+    """Give `net.head` its first weights. Where frozen blocks were computed beforehand, images are their maps."""
+    head: Any = net.head
+    net.to(machine.device).eval()
+    found = [_looked_at(net, pool, head.out_features, machine) for pool in pools]
+    x, y = (torch.cat(each) for each in zip(*found, strict=True))
+    weight, bias = classifier(x, y)
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
+    net.train()
+
+
+@torch.inference_mode()
+def _looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
+    """Features [n, d] and labels [n, k] of a pool's images, or of every second, third, ... where there are many."""
+    every = -(-len(pool) // MOST)
+    x, y, before = [], [], 0
+    for part in pool.parts:
+        labels = torch.as_tensor(pool.labels[before : before + len(part) : every])
+        y.append(nn.functional.one_hot(labels.long(), classes) if labels.ndim == 1 else labels)
+        before += len(part)
+        for start in range(0, len(part), BATCH * every):
+            images = torch.from_numpy(np.array(part[start : start + BATCH * every : every])).to(machine.device)
+            images = images[:, 0] if images.ndim == 5 else images  # the first view is the image as it is
+            x.append(net.features(normalise(images.permute(0, 3, 1, 2))).float())  # type: ignore[operator]
+    return torch.cat(x), torch.cat(y).to(machine.device, torch.float32)
+
+
+def classifier(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Multinomial logistic regression of y [n, k] on x [n, d]: weight [k, d] and bias [k]."""
+    mean, spread = x.mean(0), x.std(0, correction=0)
+    spread = spread.clamp(min=0.1 * float(spread.mean()) + 1e-6)  # a feature that hardly varies here may do so on the target
+    z = (x - mean) / spread
+    weight = torch.zeros(y.shape[1], x.shape[1], device=x.device, requires_grad=True)
+    bias = torch.zeros(y.shape[1], device=x.device, requires_grad=True)
+    search = torch.optim.LBFGS([weight, bias], max_iter=ROUNDS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        found = cross_entropy(z @ weight.T + bias, y) + DECAY / 2 * weight.square().sum()
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    search.step(loss)  # type: ignore[no-untyped-call]
+    scaled = (weight / spread).detach()
+    return scaled, bias.detach() - scaled @ mean
