@@ -87,6 +87,7 @@ def test_two_ranks_do_what_one_process_does(name: str, on_two: Path, alone: Path
     check(name, on_two, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_FOUR)
 def test_four_ranks_do_what_one_process_does(name: str, on_four: Path, alone: Path) -> None:
     check(name, on_four, alone)
