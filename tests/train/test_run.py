@@ -117,6 +117,7 @@ CHANGES: dict[str, Any] = {
     "align": "estimated",
     "release": True,
     "balanced": True,
+    "probed": True,
     "repeat": False,
     "shape": "crop",
     "optimiser": "adamw",

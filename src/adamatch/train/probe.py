@@ -25,7 +25,7 @@ def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> N
     """Give `net.head` its first weights. Where frozen blocks were computed beforehand, images are their maps."""
     head: Any = net.head
     net.to(machine.device).eval()
-    found = [_looked_at(net, pool, head.out_features, machine) for pool in pools]
+    found = [looked_at(net, pool, head.out_features, machine) for pool in pools]
     x, y = (torch.cat(each) for each in zip(*found, strict=True))
     weight, bias = classifier(x, y)
     with torch.no_grad():
@@ -35,7 +35,7 @@ def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> N
 
 
 @torch.inference_mode()
-def _looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
+def looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
     """Features [n, d] and labels [n, k] of a pool's images, or of every second, third, ... where there are many."""
     every = -(-len(pool) // MOST)
     x, y, before = [], [], 0
