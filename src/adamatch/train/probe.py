@@ -34,7 +34,7 @@ def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> N
     net.train()
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
     """Features [n, d] and labels [n, k] of a pool's images, or of every second, third, ... where there are many."""
     every = -(-len(pool) // MOST)
