@@ -2,7 +2,7 @@
 
     python benchmarks/linear.py office31 --data DIR --out results/linear_office31.json
 
-It is what a run with `probed` starts from. Test images are all of the target's.
+It is what a run with `fitted_head` starts from. Test images are all of the target's.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from adamatch.data.tasks import labelled
 from adamatch.experiment import versions
 from adamatch.nets.pretrained import imagenet
 from adamatch.nets.weights import load_weights
-from adamatch.train import probe, speed
+from adamatch.train import head, speed
 
 
 def features(folder: Path, given: argparse.Namespace) -> tuple[Tensor, Tensor]:
@@ -30,7 +30,7 @@ def features(folder: Path, given: argparse.Namespace) -> tuple[Tensor, Tensor]:
     net = nets.build(given.network, len(store.classes))
     load_weights(net, imagenet(given.network))
     machine = speed.choose()
-    return probe.looked_at(net.to(machine.device).eval(), labelled(store), len(store.classes), machine)
+    return head.looked_at(net.to(machine.device).eval(), labelled(store), len(store.classes), machine)
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     found = {domain: features(given.data / domain / INSIDE[given.set], given) for domain in DOMAINS[given.set]}
     accuracies = {}
     for source, target in itertools.permutations(found, 2):
-        weight, bias = probe.classifier(*found[source])
+        weight, bias = head.classifier(*found[source])
         x, y = found[target]
         right = (x @ weight.T + bias).argmax(1) == y.argmax(1)
         accuracies[f"{source} -> {target}"] = round(100 * float(right.float().mean()), 1)

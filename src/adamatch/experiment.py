@@ -34,8 +34,8 @@ from adamatch.train import again, distributed, loop, memory, speed
 from adamatch.train.bank import Bank
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
+from adamatch.train.head import start_head
 from adamatch.train.loop import History
-from adamatch.train.probe import start_head
 from adamatch.train.progress import Progress
 from adamatch.train.run import Run
 from adamatch.train.speed import Machine
@@ -178,7 +178,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         say(note)
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
-    if run.recipe.probed and new_head:
+    if run.recipe.fitted_head and new_head:
         start_head(trained, problem.labelled, machine)
         distributed.same_weights(built)
     average, history = loop.train(

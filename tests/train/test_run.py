@@ -117,7 +117,7 @@ CHANGES: dict[str, Any] = {
     "align": "estimated",
     "release": True,
     "balanced": True,
-    "probed": True,
+    "fitted_head": True,
     "repeat": False,
     "shape": "crop",
     "optimiser": "adamw",

@@ -41,12 +41,9 @@ class Report:
     misfits: Mapping[str, tuple[Shape, Shape]]  # found in another shape, not loaded: shape here, shape there
     unused: tuple[str, ...]  # names there that nothing here wanted
     head: str  # loaded, or new and why
+    new_head: bool
     share: float  # part of the network's parameters that was loaded
     notes: tuple[str, ...] = ()
-
-    @property
-    def new_head(self) -> bool:
-        return self.head.startswith("new")
 
     def __str__(self) -> str:
         renamed = sum(here != there for here, there in self.loaded.items())
@@ -93,6 +90,7 @@ def load_weights(net: nn.Module, where: str | Path) -> Report:
         fresh=tuple(name for name in body if name not in pairs),
         misfits=misfits,
         unused=tuple(name for name in other if name not in pairs.values()),
+        new_head=bool(head) and not same_head,
         head=_head_text(ours, head, theirs, their_head, same_head),
         share=sum(parameters.get(name, 0) for name in found) / max(1, sum(parameters.values())),
         notes=(*_pixels(net, str(where)), *more),

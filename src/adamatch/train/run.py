@@ -19,7 +19,7 @@ OPTIMISERS = ("sgd", "adamw")
 ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
-LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0, "probed": False}
+LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0, "fitted_head": False}
 LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
@@ -80,7 +80,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
-    probed: bool = False  # the head begins as a linear classifier of what the starting weights make of labelled images
+    fitted_head: bool = False  # the head begins as a linear classifier of what the starting weights make of labelled images
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     late: float = 0.0  # the part of the run before labelled target images count

@@ -14,32 +14,32 @@ from train import tiny
 from adamatch import nets
 from adamatch.data.tasks import Labelled
 from adamatch.nets.weights import load_weights
-from adamatch.train import probe
+from adamatch.train import head
 
 
 def test_the_classifier_is_that_of_an_independent_library() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)
     x = rng.normal(size=(200, 5)) * [1, 2, 3, 4, 5] + y[:, None] * [1.0, 0, 2, 0, 0] + 7
-    weight, bias = probe.classifier(torch.from_numpy(x).float(), torch.eye(3)[y])
+    weight, bias = head.classifier(torch.from_numpy(x).float(), torch.eye(3)[y])
     z = (x - x.mean(0)) / x.std(0)
-    theirs = LogisticRegression(C=1 / (probe.DECAY * len(x)), max_iter=1000, tol=1e-8).fit(z, y)
+    theirs = LogisticRegression(C=1 / (head.DECAY * len(x)), max_iter=1000, tol=1e-8).fit(z, y)
     ours = (torch.from_numpy(x).float() @ weight.T + bias).softmax(1).numpy()
     np.testing.assert_allclose(ours, theirs.predict_proba(z), atol=2e-3)
 
 
 def test_a_feature_that_never_varies_on_labelled_images_does_not_count_for_much() -> None:
     x = torch.cat([torch.tensor([[0.0], [1.0]] * 20), torch.zeros(40, 1)], 1)
-    weight, _ = probe.classifier(x, torch.eye(2)[[0, 1] * 20])
+    weight, _ = head.classifier(x, torch.eye(2)[[0, 1] * 20])
     assert weight[:, 1].abs().max() <= 1e-6
     assert torch.isfinite(weight).all()
 
 
-@pytest.mark.parametrize("most", [probe.MOST, 10])
+@pytest.mark.parametrize("most", [head.MOST, 10])
 def test_images_or_their_maps_give_the_same_head(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     (pool,) = tiny.problem().labelled
     looked_at = pool.parts[0][:: -(-30 // most)]
-    monkeypatch.setattr(probe, "MOST", most)
+    monkeypatch.setattr(head, "MOST", most)
     views = np.stack([pool.parts[0], 0 * pool.parts[0]], 1)  # of which the second is never looked at
     halves = Labelled((pool.parts[0][:15], pool.parts[0][15:]), pool.labels)
     soft = replace(pool, labels=np.eye(3, dtype=np.float32)[pool.labels])
@@ -54,7 +54,7 @@ def head_of(pool: Labelled, weights: Path | None = None) -> Tensor:
     net = nets.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    probe.start_head(net, [pool], tiny.CPU)
+    head.start_head(net, [pool], tiny.CPU)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
@@ -65,7 +65,7 @@ def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path)
     for classes in (3, 5):
         weights = tmp_path / f"{classes}.safetensors"
         save_file(nets.build("wrn-tiny", classes).state_dict(), weights)
-        run = tiny.a_run(weights=str(weights), probed=True, lr=0.0)
+        run = tiny.a_run(weights=str(weights), fitted_head=True, lr=0.0)
         found = tiny.solve(run, tmp_path / str(classes)).net.state_dict()["head.weight"]
         expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
