@@ -212,10 +212,10 @@ class Draw:
         recipe = run.recipe
         small = [recipe.batch if recipe.repeat else min(len(pool), recipe.batch) for pool in pools[1:]]
         unlabelled = [] if run.method in ("supervised", "noisystudent") else [problem.unlabelled]
-        fitted_head = problem.labelled if pools is not problem.labelled and recipe.strong == "cta" else ()
-        self.pools: list[Labelled | Unlabelled] = [*pools, *unlabelled, *fitted_head]
-        counts = [recipe.batch, *small, *[recipe.batch * recipe.uratio] * len(unlabelled), *[recipe.batch] * len(fitted_head)]
-        self.ends = np.cumsum([len(pools), len(unlabelled), len(fitted_head)])
+        probed = problem.labelled if pools is not problem.labelled and recipe.strong == "cta" else ()
+        self.pools: list[Labelled | Unlabelled] = [*pools, *unlabelled, *probed]
+        counts = [recipe.batch, *small, *[recipe.batch * recipe.uratio] * len(unlabelled), *[recipe.batch] * len(probed)]
+        self.ends = np.cumsum([len(pools), len(unlabelled), len(probed)])
         self.streams = []
         for number, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):
             drawn = getattr(pool, "drawn", None)

@@ -283,10 +283,10 @@ def test_probes_have_draws_of_their_own() -> None:
     step, given = probing_step()
     with (
         mock.patch.object(step.views, "forward", wraps=step.views.forward) as shown,
-        mock.patch.object(step.views, "probe", wraps=step.views.probe) as fitted_head,
+        mock.patch.object(step.views, "probe", wraps=step.views.probe) as probed,
     ):
         step(given)
-    (_, of_views), (images, of_probes) = shown.call_args.args, fitted_head.call_args.args
+    (_, of_views), (images, of_probes) = shown.call_args.args, probed.call_args.args
     assert torch.equal(images, given.x_pr)
     assert torch.equal(torch.cat([of_views, of_probes]), given.u)  # every row of the draws is used, and once
 

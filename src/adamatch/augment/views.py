@@ -52,7 +52,7 @@ class Views(nn.Module):
 
     @property
     def learns(self) -> bool:
-        """Whether the strong view has rates that are to be fitted_head and updated."""
+        """Whether the strong view has rates that are to be probed and updated."""
         return isinstance(self.policy, CTAugment)
 
     def probe(self, x: Tensor, u: Tensor) -> tuple[Tensor, Policy]:
