@@ -192,10 +192,16 @@ def test_views_are_mirrored_unless_told(tmp_path: Path) -> None:
     assert model.history["run"]["recipe"]["mirror"] is False
 
 
-def test_few_target_labels_are_not_repeated_unless_told(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], "target_labels": arrays(3), **TINY}
-    assert adamatch.fit(out=tmp_path / "run", **given).history["run"]["recipe"]["repeat"] is False
-    assert adamatch.fit(out=tmp_path / "told", repeat=True, **given).history["run"]["recipe"]["repeat"] is True
+def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], **TINY}
+    few = arrays(3)
+    for name, told, form in (
+        ("none", {}, (False, 0.0)),
+        ("few", {"target_labels": few}, (False, 0.5)),
+        ("told", {"target_labels": few, "repeat": True}, (True, 0.0)),
+    ):
+        recipe = adamatch.fit(out=tmp_path / name, **given, **told).history["run"]["recipe"]
+        assert (recipe["repeat"], recipe["late"]) == form
 
 
 def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:

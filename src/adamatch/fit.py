@@ -26,7 +26,7 @@ from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
 from adamatch.report import page, show
-from adamatch.settings import Choice, Settings, choose, with_batch
+from adamatch.settings import LATE, Choice, Settings, choose, with_batch
 from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -77,8 +77,9 @@ def fit(
                     (semi-supervised learning), the other images serve without their labels
     strong          strong augmentation: cta, cta-published, randaugment or cutout
     mirror          whether images may be flipped horizontally; not where that changes the class (digits, letters, arrows)
-    repeat          whether few `target_labels` fill half of each labelled batch, as in the paper, by being in it several times;
-                    at such budgets as these they do harm then where they are very few
+    repeat          whether few `target_labels` fill half of each labelled batch from the first step on, as in the paper, by
+                    being in it several times; else each is in a step at most once, and they count from the middle of the run
+                    on: in such short runs very few labels do harm otherwise
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
                     adaptation changed: it takes a third more time at most
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
@@ -110,6 +111,7 @@ def fit(
             strong=strong,
             mirror=mirror,
             repeat=repeat,
+            late=LATE if target_labels is not None and not repeat else 0.0,
             frozen=frozen,
         )
         chosen = choose(asked, lambda: _side(source), machine)

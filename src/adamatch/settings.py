@@ -13,11 +13,15 @@ WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for tw
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
 LITE = "efficientnet-lite0"
+LATE = 0.5  # the part of a run before labelled target images count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Each is the argument of `fit` of that name; None is left to choose, like "auto"."""
+    """Each is the argument of `fit` of that name; None is left to choose, like "auto".
+
+    (`late` follows from others: labelled target images wait, unless they are to be used as in the paper.)
+    """
 
     network: str = "auto"
     weights: str = "auto"
@@ -28,6 +32,7 @@ class Settings:
     strong: str = "cta"
     mirror: bool = True
     repeat: bool = False
+    late: float = 0.0
     frozen: int | str = "auto"
 
 
@@ -111,7 +116,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
-    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat")}
+    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late")}
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)

@@ -64,6 +64,8 @@ def test_digits_has_what_its_tables_need() -> None:
     for task in ("ssl", "ssda"):
         few = {(run.method, run.labels) for run in runs if run.task == task}
         assert few == {(method, labels) for method in ("adamatch", "fixmatch+") for labels in (1, 5, 25)}
+    waiting = {(run.method, run.labels) for run in runs if run.recipe == recipe("digitfive", "fast", "ssda")}
+    assert waiting == few
     assert {run.budget for run in runs} == {"fast"}
 
 

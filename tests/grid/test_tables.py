@@ -13,7 +13,7 @@ from adamatch.errors import InputError
 from adamatch.grid import experiments, figures, published
 from adamatch.grid.render import Figure, Table, render
 from adamatch.grid.tables import tables
-from adamatch.train.run import Run
+from adamatch.train.run import Run, recipe
 
 HARD = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
 
@@ -234,6 +234,20 @@ def test_a_budgets_recipe_is_the_usual_one_however_few_have_it() -> None:
     others.append(replace(others[0], seed=1))
     done = figures.cells_of([result(run) for run in (*others, HARD)])
     assert [each.variant for each in done] == ["tau=0.8", "tau=0.95", "tau=0.8", ""]
+
+
+def test_each_task_has_its_usual_recipe() -> None:
+    fast = replace(HARD, budget="fast", recipe=recipe("digitfive", "fast"))
+    first = replace(fast, task="ssda", labels=5)
+    runs = [
+        fast,
+        replace(fast, task="ssl", source="", labels=5),
+        experiments.late(first),
+        first,
+        experiments.never_twice(first),
+    ]
+    done = figures.cells_of([result(run) for run in runs])
+    assert [each.variant for each in done] == ["", "", "", "repeat=True, late=0.0", "late=0.0"]
 
 
 def test_generated_domains_have_no_published_figure() -> None:

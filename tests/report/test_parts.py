@@ -231,4 +231,4 @@ def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None
     (tmp_path / "run.json").write_text(run.to_json())
     line = command(recorded.read(tmp_path), {})
     assert line.startswith("adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', ")
-    assert "recipe=recipe('handwriting', 'paper', average=0.5)), out=" in line
+    assert "recipe=recipe('handwriting', 'paper', 'uda', average=0.5)), out=" in line

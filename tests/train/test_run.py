@@ -77,6 +77,14 @@ def test_fast_is_the_same_with_fewer_images_but_for_digits(benchmark: str) -> No
     assert replace(fast, images=paper.images) == paper
 
 
+@pytest.mark.parametrize("benchmark", PAPER)
+def test_in_short_runs_labelled_target_images_wait_and_are_not_repeated(benchmark: str) -> None:
+    assert recipe(benchmark, "fast", "ssda") == replace(recipe(benchmark, "fast"), repeat=False, late=0.5)
+    assert Run(benchmark=benchmark, task="ssda", budget="fast").recipe == recipe(benchmark, "fast", "ssda")
+    assert recipe(benchmark, "paper", "ssda") == recipe(benchmark)
+    assert recipe(benchmark, "fast", "ssda", late=0.0, repeat=True) == recipe(benchmark, "fast")
+
+
 @pytest.mark.parametrize(
     ("images", "batch", "stop", "steps", "last", "every"),
     [

@@ -52,7 +52,12 @@ def fit(
         typer.Option("--mirror/--no-mirror", help="May images be flipped horizontally? Not digits, letters, left and right"),
     ] = True,
     repeat: Annotated[
-        bool, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, as in the paper?")
+        bool,
+        typer.Option(
+            "--repeat/--no-repeat",
+            help="May few target labels fill half of a labelled batch from the first step on, as in the paper? "
+            "Else each is in a step once, in the second half of the run",
+        ),
     ] = False,
     frozen: Annotated[
         str,

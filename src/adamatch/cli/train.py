@@ -104,7 +104,7 @@ def train(
             seed=seed,
             budget=budget,
             weights=weights,
-            recipe=recipe(benchmark, budget, **overrides),
+            recipe=recipe(benchmark, budget, task, **overrides),
         )
         folder = out or experiment.RUNS / run.name
         result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]

@@ -262,7 +262,7 @@ def _print_failures(runs: list[Run], folders: Folders) -> None:
 
 def _own(run: Run) -> str:
     """What sets it apart from its benchmark's recipe."""
-    own = figures.variant(run, recipe(run.benchmark, run.budget) if run.benchmark in BENCHMARKS else run.recipe)
+    own = figures.variant(run, recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe)
     return f" ({own})" if own else ""
 
 

@@ -112,6 +112,7 @@ def digits() -> Iterator[Run]:
         yield oracle(pair)
     for labels, method in itertools.product((1, 5, 25), ("adamatch", "fixmatch+")):
         yield replace(hard, task="ssl", source="", labels=labels, method=method)
+        yield replace(late(hard), labels=labels, method=method)
         yield replace(hard, task="ssda", labels=labels, method=method)
     for labels in (1, 5, 25):
         yield replace(hard, task="ssda", labels=labels, options=CODE_SSDA)
@@ -174,6 +175,11 @@ def pre_trained() -> Iterator[Run]:
 def oracle(run: Run) -> Run:
     """The same pair with the labels of source and target both used."""
     return replace(run, task="oracle", method="supervised")
+
+
+def late(run: Run) -> Run:
+    """The same pair with labelled target images, by the recipe that its budget has for them."""
+    return replace(run, task="ssda", recipe=recipe(run.benchmark, run.budget, "ssda"))
 
 
 def never_twice(run: Run) -> Run:

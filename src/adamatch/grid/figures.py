@@ -71,18 +71,18 @@ def run_of(result: dict[str, Any]) -> Run:
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
-    """Finished runs with their cells. A benchmark's usual recipe is a budget's, if any run has it, else the commonest."""
+    """Finished runs with their cells. A task's usual recipe is a budget's, if any run has it, else the commonest."""
     each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
     runs = [(run_of(result), result) for result in each_once.values()]
-    usual: dict[str, Recipe] = {}
-    for benchmark in dict.fromkeys(run.benchmark for run, _ in runs):
-        recipes = Counter(run.recipe for run, _ in runs if run.benchmark == benchmark)
-        presets = {recipe(benchmark, budget) for budget in BUDGETS} if benchmark in PAPER else set()
-        usual[benchmark] = max(recipes, key=lambda each: (each in presets, recipes[each]))
+    usual: dict[tuple[str, str], Recipe] = {}
+    for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run, _ in runs):
+        recipes = Counter(run.recipe for run, _ in runs if (run.benchmark, run.task) == (benchmark, task))
+        presets = {recipe(benchmark, budget, task) for budget in BUDGETS} if benchmark in PAPER else set()
+        usual[benchmark, task] = max(recipes, key=lambda each: (each in presets, recipes[each]))
     done = []
     for run, result in runs:
         method, task = ("oracle", "uda") if run.task == "oracle" else (run.method, run.task)
-        done.append(Done(run, method, task, variant(run, usual[run.benchmark]), result))
+        done.append(Done(run, method, task, variant(run, usual[run.benchmark, run.task]), result))
     return done
 
 

@@ -29,6 +29,8 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "strong=cta": "CTAugment, then cutout as the strong view",
     "pools=2": "threshold and alignment from the source alone, as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
+    "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
+    "late=0.0": "target labels from the first step on (late=0)",
     "form=0": "as it was until its weights or draws were corrected (form=0)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."

@@ -49,7 +49,8 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], again: str) -> str
     said = {name: run[name] for name in names if run.get(name) not in (None, "", 0, "paper") or name == "seed"}
     if run["benchmark"] not in PAPER:
         return ""
-    usual = asdict(recipe(run["benchmark"], run.get("budget", "paper"), **(PRETRAINED if run.get("weights") else {})))
+    budget, task, protocol = run.get("budget", "paper"), run.get("task", "uda"), PRETRAINED if run.get("weights") else {}
+    usual = asdict(recipe(run["benchmark"], budget, task, **protocol))
     whole = LATER | dict(values)
     changed = {
         each.name: whole[each.name] for each in fields(Recipe) if each.name in whole and whole[each.name] != usual[each.name]
@@ -60,8 +61,8 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], again: str) -> str
     said["options"] = section(run, "options")
     arguments = ", ".join(f"{name}={value!r}" for name, value in said.items() if value != {})
     changes = "".join(f", {name}={value!r}" for name, value in changed.items())
-    budget = run.get("budget", "paper")
-    return f"adamatch.train(Run({arguments}, recipe=recipe({run['benchmark']!r}, {budget!r}{changes})), out={again!r})"
+    made = f"recipe({run['benchmark']!r}, {budget!r}, {task!r}{changes})"
+    return f"adamatch.train(Run({arguments}, recipe={made}), out={again!r})"
 
 
 def _shell(name: str, said: Mapping[str, Any], switches: tuple[str, ...]) -> str:

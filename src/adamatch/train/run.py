@@ -170,11 +170,13 @@ FAST: dict[str, Mapping[str, Any]] = {
     "domainnet64": {"images": MILLION},
     "pacs64": {"images": MILLION // 2},
 }
+# In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
+FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssda": {"repeat": False, "late": 0.5}}
 BUDGETS = ("paper", "fast")
 PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION}  # the paper's protocol with starting weights
 
 
-def recipe(benchmark: str, budget: str = "paper", **overrides: Any) -> Recipe:
+def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides: Any) -> Recipe:
     """The hyper-parameters of a benchmark; `fast` has fewer images. None in overrides leaves a value alone."""
     if benchmark not in PAPER:
         raise unknown("benchmark", benchmark, PAPER)
@@ -183,7 +185,7 @@ def recipe(benchmark: str, budget: str = "paper", **overrides: Any) -> Recipe:
     known = {each.name for each in fields(Recipe)}
     for name in overrides.keys() - known:
         raise unknown("hyper-parameter", name, known)
-    changes = dict(FAST.get(benchmark, {})) if budget == "fast" else {}
+    changes = {**FAST.get(benchmark, {}), **FAST_TASKS.get(task, {})} if budget == "fast" else {}
     return replace(PAPER[benchmark], **changes | {name: value for name, value in overrides.items() if value is not None})
 
 
@@ -207,7 +209,8 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.recipe is None:
-            object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, **(PRETRAINED if self.weights else {})))
+            protocol = PRETRAINED if self.weights else {}
+            object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, self.task, **protocol))
         for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
             object.__setattr__(self, name, int(getattr(self, name)))
         for each in fields(self):
