@@ -254,7 +254,7 @@ def test_an_override_goes_before_the_budget() -> None:
     for benchmark, changes in FAST.items():
         for name, value in changes.items():
             other = not value if isinstance(value, bool) else value / 2
-            assert getattr(recipe(benchmark, "fast", **{name: other}), name) == other
+            assert getattr(recipe(benchmark, "fast", "uda", **{name: other}), name) == other
     assert recipe("digitfive", "fast", tau=0.9) == replace(recipe("digitfive", "fast"), tau=0.9)
 
 
@@ -278,7 +278,7 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         (lambda: Run(seed=-1), "a seed is a number from 0 to 281474976710656, not -1"),
         (lambda: Run(seed=10**20), "a seed is a number from 0 to"),
         *(
-            (lambda name=name: recipe("handwriting", "paper", **{name: 0}), f"{name} is a number from 1 to ")
+            (lambda name=name: recipe("handwriting", "paper", "uda", **{name: 0}), f"{name} is a number from 1 to ")
             for name in ("batch", "images", "uratio", "size")
         ),
         (lambda: recipe("handwriting", lr=-0.1), "lr is a number from 0 up, not -0.1"),
