@@ -26,12 +26,12 @@ from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
 from adamatch.nets.pretrained import TIMM
 from adamatch.report import page, show
-from adamatch.settings import LATE, Choice, Settings, choose, with_batch
+from adamatch.settings import Choice, Settings, choose, with_batch
 from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
-from adamatch.train.run import LARGEST_SEED, MOST_LABELS, Recipe, Run
+from adamatch.train.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.train.speed import Machine
 from adamatch.train.supply import labelled_counts, method_of
 

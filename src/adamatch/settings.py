@@ -13,7 +13,6 @@ WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for tw
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
 LITE = "efficientnet-lite0"
-LATE = 0.5  # the part of a run before labelled target images count
 
 
 @dataclass(frozen=True, kw_only=True)

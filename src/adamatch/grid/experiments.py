@@ -112,7 +112,7 @@ def digits() -> Iterator[Run]:
         yield oracle(pair)
     for labels, method in itertools.product((1, 5, 25), ("adamatch", "fixmatch+")):
         yield replace(hard, task="ssl", source="", labels=labels, method=method)
-        yield replace(late(hard), labels=labels, method=method)
+        yield replace(with_labels(hard), labels=labels, method=method)
         yield replace(hard, task="ssda", labels=labels, method=method)
     for labels in (1, 5, 25):
         yield replace(hard, task="ssda", labels=labels, options=CODE_SSDA)
@@ -177,7 +177,7 @@ def oracle(run: Run) -> Run:
     return replace(run, task="oracle", method="supervised")
 
 
-def late(run: Run) -> Run:
+def with_labels(run: Run) -> Run:
     """The same pair with labelled target images, by the recipe that its budget has for them."""
     return replace(run, task="ssda", recipe=recipe(run.benchmark, run.budget, "ssda"))
 

@@ -171,7 +171,8 @@ FAST: dict[str, Mapping[str, Any]] = {
     "pacs64": {"images": MILLION // 2},
 }
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
-FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssda": {"repeat": False, "late": 0.5}}
+LATE = 0.5  # so they wait for this part of the run
+FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssda": {"repeat": False, "late": LATE}}
 BUDGETS = ("paper", "fast")
 PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION}  # the paper's protocol with starting weights
 
