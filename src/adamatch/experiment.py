@@ -179,7 +179,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
     if run.recipe.fitted_head and new_head:
-        start_head(trained, problem.labelled, machine)
+        start_head(trained, problem.labelled, problem.unlabelled if method.unlabelled else None, machine)
         distributed.same_weights(built)
     average, history = loop.train(
         run,

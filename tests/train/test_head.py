@@ -1,4 +1,4 @@
-"""The head's first weights: a linear classifier of what starting weights make of the labelled images."""
+"""The head's first weights: a linear classifier of what starting weights make of the images."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import Tensor
 from train import tiny
 
 from adamatch import nets
-from adamatch.data.tasks import Labelled
+from adamatch.data.tasks import Labelled, Unlabelled
 from adamatch.nets.weights import load_weights
 from adamatch.train import head
 
@@ -49,23 +49,35 @@ def test_images_or_their_maps_give_the_same_head(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(head_of(each), expected, rtol=1e-3, atol=1e-4)
 
 
-def head_of(pool: Labelled, weights: Path | None = None) -> Tensor:
+def head_of(pool: Labelled, weights: Path | None = None, unlabelled: Unlabelled | None = None) -> Tensor:
     torch.manual_seed(0)
     net = nets.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    head.start_head(net, [pool], tiny.CPU)
+    head.start_head(net, [pool], unlabelled, tiny.CPU)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
 
 
 def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path) -> None:
-    (pool,) = tiny.problem().labelled
+    problem = tiny.problem()
+    (pool,) = problem.labelled
     for classes in (3, 5):
         weights = tmp_path / f"{classes}.safetensors"
         save_file(nets.build("wrn-tiny", classes).state_dict(), weights)
         run = tiny.a_run(weights=str(weights), fitted_head=True, lr=0.0)
         found = tiny.solve(run, tmp_path / str(classes)).net.state_dict()["head.weight"]
-        expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights)
+        expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, problem.unlabelled)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:
+    problem = tiny.problem()
+    (pool,) = problem.labelled
+    weights = tmp_path / "5.safetensors"
+    save_file(nets.build("wrn-tiny", 5).state_dict(), weights)
+    run = tiny.a_run(method="supervised", weights=str(weights), fitted_head=True, lr=0.0)
+    found = tiny.solve(run, tmp_path / "alone").net.state_dict()["head.weight"]
+    torch.testing.assert_close(found, head_of(pool, weights), rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(found, head_of(pool, weights, problem.unlabelled), rtol=1e-2)

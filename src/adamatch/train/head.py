@@ -1,4 +1,4 @@
-"""The first weights of a head: a linear classifier of what a network with learned weights makes of the labelled images.
+"""The first weights of a head: a linear classifier of what a network with learned weights makes of the images.
 
 A head that starts at random has the first steps spoil what the layers below it have learned (Kumar et al., ICLR 2022).
 """
@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from adamatch.augment.views import normalise
-from adamatch.data.tasks import Labelled
+from adamatch.data.store import Pixels
+from adamatch.data.tasks import Labelled, Unlabelled
+from adamatch.train import neighbours
 from adamatch.train.speed import Machine
 
 MOST = 4096  # images of each pool that are looked at
@@ -21,11 +24,17 @@ DECAY = 0.05  # of the classifier's weights, for features of mean 0 and variance
 ROUNDS = 100  # of L-BFGS, at most
 
 
-def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> None:
-    """Give `net.head` its first weights. Where frozen blocks were computed beforehand, images are their maps."""
+def start_head(net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine) -> None:
+    """Give `net.head` its first weights. Unlabelled images, if it is to learn from them, have labels of their neighbours.
+
+    Where frozen blocks were computed beforehand, images are their maps.
+    """
     head: Any = net.head
     net.to(machine.device).eval()
     found = [looked_at(net, pool, head.out_features, machine) for pool in pools]
+    if unlabelled:
+        x_tu = features(net, unlabelled.parts, machine)
+        found.append((x_tu, neighbours.guess(found, x_tu, classifier)))
     x, y = (torch.cat(each) for each in zip(*found, strict=True))
     weight, bias = classifier(x, y)
     with torch.no_grad():
@@ -34,20 +43,31 @@ def start_head(net: nn.Module, pools: Sequence[Labelled], machine: Machine) -> N
     net.train()
 
 
-@torch.no_grad()
 def looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
-    """Features [n, d] and labels [n, k] of a pool's images, or of every second, third, ... where there are many."""
-    every = -(-len(pool) // MOST)
-    x, y, before = [], [], 0
-    for part in pool.parts:
-        labels = torch.as_tensor(pool.labels[before : before + len(part) : every])
-        y.append(nn.functional.one_hot(labels.long(), classes) if labels.ndim == 1 else labels)
-        before += len(part)
-        for start in range(0, len(part), BATCH * every):
-            images = torch.from_numpy(np.array(part[start : start + BATCH * every : every])).to(machine.device)
+    """Features [n, d] and labels [n, k] of a pool's images, or of some of them where there are many."""
+    rows = np.concatenate(_rows(pool.parts, shifted=True))
+    labels = torch.as_tensor(np.asarray(pool.labels)[rows]).to(machine.device)
+    y = labels if labels.ndim == 2 else nn.functional.one_hot(labels.long(), classes)
+    return features(net, pool.parts, machine), y.float()
+
+
+@torch.no_grad()
+def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine) -> Tensor:
+    """[n, d], of images as they are, or of some of them where there are many."""
+    found = []
+    for part, rows in zip(parts, _rows(parts), strict=True):
+        for start in range(0, len(rows), BATCH):
+            images = torch.from_numpy(np.array(part[rows[start : start + BATCH]])).to(machine.device)
             images = images[:, 0] if images.ndim == 5 else images  # the first view is the image as it is
-            x.append(net.features(normalise(images.permute(0, 3, 1, 2))).float())  # type: ignore[operator]
-    return torch.cat(x), torch.cat(y).to(machine.device, torch.float32)
+            found.append(net.features(normalise(images.permute(0, 3, 1, 2))).float())  # type: ignore[operator]
+    return torch.cat(found)
+
+
+def _rows(parts: Sequence[Pixels], *, shifted: bool = False) -> list[NDArray[np.int64]]:
+    """Of each part every row, or every second, third, ... where there are more than MOST; counted on from part to part."""
+    every = -(-sum(map(len, parts)) // MOST)
+    before = np.cumsum([0, *map(len, parts)])
+    return [np.arange(0, len(part), every) + (first if shifted else 0) for part, first in zip(parts, before, strict=False)]
 
 
 def classifier(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

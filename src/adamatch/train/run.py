@@ -80,7 +80,7 @@ class Recipe:
     average: float = 0.999  # decay of the weight average and of batch norm's running statistics
     strong: str = "cta"
     mirror: bool = True
-    fitted_head: bool = False  # the head begins as a linear classifier of what the starting weights make of labelled images
+    fitted_head: bool = False  # the head begins as a linear classifier of what the starting weights make of the images
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     late: float = 0.0  # the part of the run before labelled target images count
