@@ -24,7 +24,8 @@ def dense(x: Tensor) -> np.ndarray:
             near[i, j] += max(likeness[i, j], 1e-6)
             near[j, i] += max(likeness[i, j], 1e-6)
     sums = near.sum(1)
-    return near / np.sqrt(sums[:, None] * sums)
+    found: np.ndarray = near / np.sqrt(sums[:, None] * sums)
+    return found
 
 
 @pytest.mark.parametrize("n", [5, 40])  # fewer than there would be neighbours, and more
