@@ -23,7 +23,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 wheel: setup
 	$(BIN)/python tests/wheel.py
