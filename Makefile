@@ -23,7 +23,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 wheel: setup
 	$(BIN)/python tests/wheel.py
