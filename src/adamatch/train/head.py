@@ -45,8 +45,9 @@ def start_head(net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled
 
 def looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
     """Features [n, d] and labels [n, k] of a pool's images, or of some of them where there are many."""
-    rows = np.concatenate(_rows(pool.parts, shifted=True))
-    labels = torch.as_tensor(np.asarray(pool.labels)[rows]).to(machine.device)
+    of_parts = np.split(np.asarray(pool.labels), np.cumsum([len(part) for part in pool.parts])[:-1])
+    some = [labels[rows] for labels, rows in zip(of_parts, _rows(pool.parts), strict=True)]
+    labels = torch.as_tensor(np.concatenate(some)).to(machine.device)
     y = labels if labels.ndim == 2 else nn.functional.one_hot(labels.long(), classes)
     return features(net, pool.parts, machine), y.float()
 
@@ -63,17 +64,15 @@ def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine) -> Tenso
     return torch.cat(found)
 
 
-def _rows(parts: Sequence[Pixels], *, shifted: bool = False) -> list[NDArray[np.int64]]:
-    """Of each part every row, or every second, third, ... where there are more than MOST; counted on from part to part."""
+def _rows(parts: Sequence[Pixels]) -> list[NDArray[np.int64]]:
+    """Of each part every row, or every second, third, ... where there are more than MOST in all."""
     every = -(-sum(map(len, parts)) // MOST)
-    before = np.cumsum([0, *map(len, parts)])
-    return [np.arange(0, len(part), every) + (first if shifted else 0) for part, first in zip(parts, before, strict=False)]
+    return [np.arange(0, len(part), every) for part in parts]
 
 
 def classifier(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Multinomial logistic regression of y [n, k] on x [n, d]: weight [k, d] and bias [k]."""
-    mean, spread = x.mean(0), x.std(0, correction=0)
-    spread = spread.clamp(min=0.1 * float(spread.mean()) + 1e-6)  # a feature that hardly varies here may do so on the target
+    mean, spread = x.mean(0), neighbours.deviation(x)
     z = (x - mean) / spread
     weight = torch.zeros(y.shape[1], x.shape[1], device=x.device, requires_grad=True)
     bias = torch.zeros(y.shape[1], device=x.device, requires_grad=True)

@@ -29,7 +29,7 @@ def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: Clas
     x = torch.cat([standard(x, x if len(x) >= FEW else x_tu) for x in (*(x for x, _ in pools), x_tu)])
     y = torch.cat([y for _, y in pools])
     near, labels = graph(x), y / y.sum(0).clamp(min=1)
-    learned, found = y, torch.zeros(0)
+    learned = found = y
     for _ in range(ROUNDS):
         weight, bias = classifier(x[: len(learned)], learned)
         guesses = (x[len(y) :] @ weight.T + bias).softmax(1) * (y.sum(0) > 0)
@@ -40,8 +40,13 @@ def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: Clas
 
 def standard(x: Tensor, like: Tensor) -> Tensor:
     """Features with the mean and variance of `like` taken out."""
-    deviation = like.std(0, correction=0)
-    return (x - like.mean(0)) / deviation.clamp(min=0.1 * float(deviation.mean()) + 1e-6)
+    return (x - like.mean(0)) / deviation(like)
+
+
+def deviation(x: Tensor) -> Tensor:
+    """Of each feature, [d]. One that hardly varies here may do so elsewhere: none is far below the others."""
+    found = x.std(0, correction=0)
+    return found.clamp(min=0.1 * float(found.mean()) + 1e-6)
 
 
 def graph(x: Tensor) -> Tensor:
