@@ -241,8 +241,11 @@ def _start(net: nn.Module, run: Run, root: Path) -> tuple[str, bool]:
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
     """What a person should know of a network before it is trained."""
+    void = "both forwards of AdaMatch coincide, and interpolation changes nothing"
     if run.method == "adamatch" and not has_batch_norm(net):
-        yield "this network has no batch norm: both forwards of AdaMatch coincide, and interpolation changes nothing"
+        yield f"this network has no batch norm: {void}"
+    elif run.method == "adamatch" and run.recipe.statistics == "kept":
+        yield f"batch norm keeps the statistics it starts with: {void}"
     if ranks.count() > 1:
         yield f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each"
         if has_foreign_batch_norm(net):

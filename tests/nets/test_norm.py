@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from adamatch.nets.norm import BatchNorm, unrecorded
+from adamatch.nets.norm import BatchNorm, has_batch_norm, keep_statistics, unrecorded
 
 
 def layer(channels: int = 6, slope: float = 0.1) -> BatchNorm:
@@ -118,6 +118,24 @@ def test_unrecorded_leaves_every_buffer_alone(make: type[nn.Module]) -> None:
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     torch.testing.assert_close(y, net(x))
     assert not torch.equal(before["1.running_mean"], net.state_dict()["1.running_mean"])
+
+
+@pytest.mark.parametrize("make", [BatchNorm, nn.BatchNorm2d])
+def test_kept_statistics_normalise_training_batches_until_it_trains_anew(make: type[nn.Module]) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), make(4), nn.Dropout()).train()
+    nn.init.normal_(net.get_buffer("1.running_mean"))
+    before, x = copy.deepcopy(net.state_dict()), torch.randn(8, 3, 4, 4)
+    expected = net.eval()(x)
+    assert has_batch_norm(net.train())
+    keep_statistics(net)
+    assert not has_batch_norm(net)
+    assert net[2].training
+    torch.testing.assert_close(net[:2](x), expected)
+    net[:2](x).square().sum().backward()
+    assert all(each.grad is not None and each.grad.abs().sum() > 0 for each in net.parameters())
+    assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
+    net.train()(x)
+    assert not torch.equal(before["1.running_mean"], net.get_buffer("1.running_mean"))
 
 
 def test_recording_returns_after_an_error() -> None:

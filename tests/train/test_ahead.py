@@ -13,6 +13,7 @@ from torch import nn
 from adamatch import nets
 from adamatch.methods.parts import forward_joint, forward_twice
 from adamatch.nets import kernels
+from adamatch.nets.norm import BatchNorm, keep_statistics
 from adamatch.settings import PRETRAINED
 from adamatch.train import ahead
 from adamatch.train.run import Recipe
@@ -27,7 +28,7 @@ class Passes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[ahead.Pass] = []
+        self.norm, self.seen = nn.BatchNorm2d(3), list[ahead.Pass]()
 
     def forward(self, x: torch.Tensor, groups: tuple[int, ...] | None = None) -> torch.Tensor:
         self.seen.append((len(x), groups))
@@ -40,10 +41,14 @@ def test_passes_are_those_of_the_methods() -> None:
     forward_joint(net, x_sl, x_tu)
     forward_joint(net, x_sl)
     assert net.seen == [ahead._pass(name, RECIPE) for name in ("adamatch", "fixmatch+", "supervised")]
+    keep_statistics(net)
+    forward_twice(net, x_sl, x_tu)
+    assert net.seen[-1] == (4 + 12, None) == ahead._pass("adamatch", replace(RECIPE, statistics="kept"))
     assert ahead._pass("mcd", RECIPE) is None
 
 
-def test_every_kind_of_layer_is_compiled_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("statistics", ["global", "kept"])
+def test_every_kind_of_layer_is_compiled_by_one_process(statistics: str, monkeypatch: pytest.MonkeyPatch) -> None:
     net = nets.build("efficientnet-lite0", 2)
     assert isinstance(net, nets.EfficientNetLite)
     passes = [ahead._pass(name, RECIPE) for name in ("adamatch", "supervised")]
@@ -56,11 +61,12 @@ def test_every_kind_of_layer_is_compiled_by_one_process(monkeypatch: pytest.Monk
         found = plain(*given)
         for layer, _ in found:
             layer.register_forward_hook(lambda layer, given, result: done.update([tuple(given[0].shape)]))
+            assert all(norm.training == (statistics == "global") for norm in layer.modules() if isinstance(norm, BatchNorm))
         return found
 
     monkeypatch.setattr(ahead, "_layers", noted)
     for number in range(3):
-        ahead._compile_part(json.dumps([RECIPE.network, 32, passes, "cpu", 3]), number)
+        ahead._compile_part(json.dumps([RECIPE.network, 32, statistics, passes, "cpu", 3]), number)
     assert set(done) == set(expected)
 
 
@@ -94,7 +100,7 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
         with ahead.compiled(RECIPE, methods, torch.device("cuda")):
             pass
         assert len(started) == count
-    assert [json.loads(command[-2])[2] for command in started[::4]] == [[[20, [4, 16]], [4, None]], [[16, None]]]
+    assert [json.loads(command[-2])[3] for command in started[::4]] == [[[20, [4, 16]], [4, None]], [[16, None]]]
 
 
 def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -332,6 +332,21 @@ def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
     assert all(norm.momentum == pytest.approx(0.03) for norm in norms)
 
 
+@pytest.mark.parametrize("statistics", ["global", "kept"])
+def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
+    net = nets.build("wrn-tiny", 3)
+    recipe = replace(tiny.RECIPE, statistics=statistics)
+    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
+    before = {name: value.clone() for name, value in step.average.net.state_dict().items()}
+    step(inputs(recipe, step.views.draws, 0))
+    for trained in (net, step.average.net):
+        for name, value in trained.state_dict().items():
+            if "running" in name:
+                assert torch.equal(value, before[name]) == (statistics == "kept"), name
+            elif "weight" in name:
+                assert not torch.equal(value, before[name]), name
+
+
 def test_phases_train_what_they_say() -> None:
     net = nets.build("wrn-tiny", 3)
     method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})

@@ -41,7 +41,8 @@ def train(
         bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")
     ] = None,
     statistics: Annotated[
-        str | None, typer.Option(help="Batch norm's on several GPUs: global, or rank (each its own, as in the authors' code)")
+        str | None,
+        typer.Option(help="Batch norm's: global, rank (each GPU its own, as in the authors' code) or kept (as they start)"),
     ] = None,
     weights: Annotated[
         str, typer.Option(help="Starting weights: imagenet, none, a safetensors or PyTorch file, or timm:NAME")

@@ -50,13 +50,14 @@ def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, T
     package take both batches in one pass, each normalised by its own statistics.
     """
     n_sl, n_tu = len(x_sl), len(x_tu)
-    if getattr(net, "takes_groups", False):
+    if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
+        z_sl_joint, z_tu = forward_joint(net, x_sl, x_tu)
+        z_sl_alone = z_sl_joint
+    elif getattr(net, "takes_groups", False):
         z = precise(net(torch.cat([x_sl, x_sl, x_tu]), groups=(n_sl, n_sl + n_tu)))
         z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
     else:
         z_sl_joint, z_tu = torch.split(precise(net(torch.cat([x_sl, x_tu]))), [n_sl, n_tu])
-        if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
-            return z_sl_joint, z_tu, z_sl_joint
         with unrecorded(net):
             z_sl_alone = precise(net(x_sl))
     return z_sl_joint, z_tu, z_sl_alone

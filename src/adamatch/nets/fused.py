@@ -91,7 +91,7 @@ def norm_act_then_add(
 def recorded_norm_act(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, slope: float, ceiling: float | None = None
 ) -> Tensor:
-    """By running statistics, as in evaluations; without gradients."""
+    """By running statistics, as in evaluations. They have no gradient."""
     return _recorded_norm_act(x, weight, bias, mean, var, eps, slope, ceiling)  # type: ignore[no-any-return]
 
 
@@ -142,6 +142,19 @@ def _recorded_norm_act(
     y = torch.empty_like(x)
     kernels.apply(Plan(x, [len(x)]), x, y, torch.stack([mean, var])[None], weight, bias, eps, slope, ceiling)
     return y
+
+
+@torch.library.custom_op("adamatch::recorded_norm_act_grad", mutates_args=())
+def _recorded_norm_act_grad(
+    dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
+    eps: float, slope: float, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
+    plan, dx, stats = Plan(x, [len(x)]), torch.empty_like(x), torch.stack([mean, var])[None]
+    _, dweight, dbias = kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
+    none = torch.zeros_like(stats)  # x moves no statistics: nothing comes back from them
+    kernels.grad_input(plan, dy, None, x, dx, stats, none, weight, bias, eps, slope, ceiling)
+    return dx, dweight, dbias
 
 
 @torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
@@ -197,6 +210,14 @@ def _(
     return _like(x)
 
 
+@_recorded_norm_act_grad.register_fake
+def _(
+    dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
+    eps: float, slope: float, ceiling: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    return _like(x), torch.empty_like(weight), torch.empty_like(bias)
+
+
 @_norm_act_grad.register_fake
 def _(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
@@ -213,6 +234,16 @@ def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor])
 
 def _norm_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
+
+
+def _keep_recorded(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, eps, slope, ceiling = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.settings = eps, slope, ceiling
+
+
+def _recorded_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    return *_recorded_norm_act_grad(dy, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
 
 
 def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -239,4 +270,5 @@ def _then_add_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor |
 
 _norm_act.register_autograd(_norm_backward, setup_context=_keep_norm)
 _add_norm_act.register_autograd(_add_backward, setup_context=_keep_add)
+_recorded_norm_act.register_autograd(_recorded_backward, setup_context=_keep_recorded)
 _norm_act_then_add.register_autograd(_then_add_backward, setup_context=_keep_then_add)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, cat, is_grad_enabled, nn, rsqrt, split, stack, var_mean
+from torch import Tensor, cat, nn, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -57,7 +57,7 @@ class BatchNorm(nn.BatchNorm2d):
     def _recorded(self, x: Tensor) -> Tensor:
         """By the running statistics."""
         mean, var = self.running_mean, self.running_var
-        if self.fused and not is_grad_enabled() and mean is not None and var is not None and fused.norm_runs_on(x, (len(x),)):
+        if self.fused and mean is not None and var is not None and fused.norm_runs_on(x, (len(x),)):
             return fused.recorded_norm_act(x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling)
         return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
 
@@ -120,8 +120,16 @@ def unrecorded(net: nn.Module) -> Iterator[None]:
             norm.track_running_stats = True
 
 
+def keep_statistics(net: nn.Module) -> None:
+    """Training batches are normalised with the running statistics as they are, until the next `net.train()`."""
+    for module in net.modules():
+        if isinstance(module, _BatchNorm):
+            module.eval()
+
+
 def has_batch_norm(net: nn.Module) -> bool:
-    return any(isinstance(module, _BatchNorm) for module in net.modules())
+    """Whether images of a training batch matter to each other."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in net.modules())
 
 
 def has_foreign_batch_norm(net: nn.Module) -> bool:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from adamatch import locks, nets
 from adamatch.nets import kernels
 from adamatch.nets.efficientnet_lite import EfficientNetLite
+from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 
 Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
@@ -35,7 +36,7 @@ def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> It
     if lock is None:
         yield
         return
-    asked = json.dumps([recipe.network, recipe.size, passes, str(device), count])
+    asked = json.dumps([recipe.network, recipe.size, recipe.statistics, passes, str(device), count])
     command = [sys.executable, "-m", "adamatch.train.ahead", asked]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
@@ -73,6 +74,8 @@ def _pass(method: str, recipe: Recipe) -> Pass | None:
     """What a method sends through its network, where there is one labelled pool."""
     labelled, unlabelled = 2 * recipe.batch, 2 * recipe.batch * recipe.uratio
     match method:
+        case "adamatch" if recipe.statistics == "kept":  # both forwards are one
+            return labelled + unlabelled, None
         case "adamatch":
             return 2 * labelled + unlabelled, (labelled, labelled + unlabelled)
         case "fixmatch+":
@@ -87,7 +90,8 @@ def _marker(recipe: Recipe, one: Pass) -> Path:
     import triton
 
     sources = b"".join(path.read_bytes() for path in sorted(Path(kernels.__file__).parent.glob("kernels*.py")))
-    facts = [recipe.network, recipe.size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
+    of = [recipe.network, recipe.size, recipe.statistics]
+    facts = [*of, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
     return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
 
@@ -104,8 +108,10 @@ def _load_libraries(device: torch.device) -> None:
 
 def _compile_part(asked: str, number: int) -> None:
     """Every `count`-th layer, from that of its own number on, forwards and back."""
-    network, size, passes, device, count = json.loads(asked)
+    network, size, statistics, passes, device, count = json.loads(asked)
     net = nets.build(network, 2).train()
+    if statistics == "kept":
+        keep_statistics(net)
     assert isinstance(net, EfficientNetLite)
     layers = [(layer, shape, groups) for n, groups in passes for layer, shape in _layers(net, size, n)]
     net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]

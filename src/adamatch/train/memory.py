@@ -16,6 +16,7 @@ from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.errors import InputError, is_out_of_memory
 from adamatch.given import argument, overwriting
 from adamatch.methods.parts import Batch, Method
+from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
@@ -57,6 +58,8 @@ def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machi
     try:
         with torch.random.fork_rng(devices=[]):
             bare, its = _bare(net).train(), _bare(method)
+            if recipe.statistics == "kept":
+                keep_statistics(bare)
             kept = max(_kept(bare, its, phase, batch) for phase in range(len(method.phases)))
     except Exception:  # whatever somebody else's module may raise
         return None

@@ -14,7 +14,7 @@ from adamatch.errors import InputError, shortened, unknown
 from adamatch.files import parse, read_json
 
 MILLION = 2**20  # as the authors count: 32M images at batch 64 are 524,288 steps
-STATISTICS = ("global", "rank")
+STATISTICS = ("global", "rank", "kept")
 OPTIMISERS = ("sgd", "adamw")
 ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
@@ -84,7 +84,7 @@ class Recipe:
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     late: float = 0.0  # the part of the run before labelled target images count
-    statistics: str = "global"  # batch norm's, over ranks: of the whole batch, or of each "rank" (the authors' code)
+    statistics: str = "global"  # batch norm's: of the batch, of each "rank" (the authors' code), or "kept" as they start
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Picked, Views
 from adamatch.methods.parts import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
-from adamatch.nets.norm import BatchNorm
+from adamatch.nets.norm import BatchNorm, keep_statistics
 from adamatch.train.meter import Meter
 from adamatch.train.optim import decay_weights, make_optimiser
 from adamatch.train.run import Recipe
@@ -34,6 +34,8 @@ class Step:
             if isinstance(module, BatchNorm):
                 module.momentum = 1 - recipe.average
                 module.shared = recipe.statistics == "global"
+        if recipe.statistics == "kept":
+            keep_statistics(net)
         self.method = method.to(device)
         self.views: Views | Picked = Picked()
         if not recipe.frozen:
