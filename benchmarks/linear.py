@@ -1,9 +1,11 @@
-"""Linear classifiers of the features that ImageNet's weights give, as they are: each pair of PACS or Office-31.
+"""Linear classifiers of the features that ImageNet's weights give, without any training: each pair of PACS or Office-31.
 
     python benchmarks/linear.py office31 --data DIR --out results/linear_office31.json
 
-"linear" learns from the labelled images alone. "neighbours" learns from the target's, too, with the labels of their neighbours:
-it is what a run with `fitted_head` starts from. Test images are all of the target's.
+"linear" learns from the labelled images alone. The others guess the target's labels from neighbours. These are found by
+features with the statistics of batch norm that ImageNet left ("neighbours"), with those of batches of both domains ("of both
+domains"), or by both together ("together"). "start" is the head that a run with `fitted_head` begins with. Test images are all
+of the target's.
 """
 
 import argparse
@@ -19,20 +21,40 @@ from torch import Tensor
 
 from adamatch import nets
 from adamatch.data.folders import read
-from adamatch.data.tasks import labelled
+from adamatch.data.tasks import Labelled, Unlabelled, labelled
 from adamatch.experiment import versions
+from adamatch.nets.norm import estimate_statistics
 from adamatch.nets.pretrained import imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.train import head, neighbours, speed
 
 
-def features(folder: Path, given: argparse.Namespace) -> tuple[Tensor, Tensor]:
-    """Of a domain's images, [n, d], and their labels, [n, k]."""
-    store = read(folder, size=given.size, labelled=True, shape="crop")
-    net = nets.build(given.network, len(store.classes))
-    load_weights(net, imagenet(given.network))
+def accuracies(source: Labelled, target: Labelled, classes: int, network: str) -> dict[str, float]:
+    """Of all that are compared, on the target."""
     machine = speed.choose()
-    return head.looked_at(net.to(machine.device).eval(), labelled(store), len(store.classes), machine)
+    net = nets.build(network, classes)
+    load_weights(net, imagenet(network))
+    net.to(machine.device).eval()
+    y_s, y_t = (head.labels(each, classes, machine) for each in (source, target))
+
+    def by_features() -> tuple[Tensor, Tensor]:
+        return head.features(net.eval(), source.parts, machine), head.features(net, target.parts, machine)
+
+    def right(guesses: Tensor) -> float:
+        return round(100 * float((guesses.argmax(1) == y_t.argmax(1)).float().mean()), 1)
+
+    def guess(x_s: Tensor, x_t: Tensor) -> Tensor:
+        return neighbours.guess([(x_s, y_s)], x_t, head.classifier)
+
+    x_s, x_t = by_features()
+    weight, bias = head.classifier(x_s, y_s)
+    estimate_statistics(net, head.batches([source], Unlabelled(target.parts), machine))
+    z_s, z_t = by_features()
+    together = guess(torch.cat([x_s, z_s], 1), torch.cat([x_t, z_t], 1))
+    found = {"linear": right(x_t @ weight.T + bias), "neighbours": right(guess(x_s, x_t))}
+    found |= {"of both domains": right(guess(z_s, z_t)), "together": right(together)}
+    weight, bias = head.classifier(torch.cat([z_s, z_t]), torch.cat([y_s, together]))
+    return found | {"start": right(z_t @ weight.T + bias)}
 
 
 def main() -> None:
@@ -43,21 +65,18 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    found = {domain: features(given.data / domain / INSIDE[given.set], given) for domain in DOMAINS[given.set]}
-    accuracies: dict[str, dict[str, float]] = {"linear": {}, "neighbours": {}}
-    for source, target in itertools.permutations(found, 2):
-        pair, labelled, (x, y) = f"{source} -> {target}", found[source], found[target]
-        guessed = (x, neighbours.guess([labelled], x, head.classifier))
-        for name, pools in (("linear", [labelled]), ("neighbours", [labelled, guessed])):
-            weight, bias = head.classifier(*(torch.cat(each) for each in zip(*pools, strict=True)))
-            right = (x @ weight.T + bias).argmax(1) == y.argmax(1)
-            accuracies[name][pair] = round(100 * float(right.float().mean()), 1)
-        print(f"{pair}: {accuracies['linear'][pair]}, with neighbours {accuracies['neighbours'][pair]}", flush=True)
+    domains = [given.data / domain / INSIDE[given.set] for domain in DOMAINS[given.set]]
+    stores = [read(folder, size=given.size, labelled=True, shape="crop") for folder in domains]
+    pools = dict(zip(DOMAINS[given.set], map(labelled, stores), strict=True))
+    found: dict[str, dict[str, float]] = {}
+    for source, target in itertools.permutations(pools, 2):
+        pair = f"{source} -> {target}"
+        found[pair] = accuracies(pools[source], pools[target], len(stores[0].classes), given.network)
+        print(pair, found[pair], flush=True)
     facts = {"network": given.network, "size": given.size, "machine": str(speed.choose()), "versions": versions()}
     facts |= {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
-    facts |= {"mean": {name: round(statistics.mean(each.values()), 1) for name, each in accuracies.items()}}
-    facts |= {"accuracy": accuracies}
-    given.out.write_text(json.dumps(facts, indent=1) + "\n")
+    means = {name: round(statistics.mean(each[name] for each in found.values()), 1) for name in found[pair]}
+    given.out.write_text(json.dumps(facts | {"mean": means, "accuracy": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

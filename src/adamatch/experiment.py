@@ -179,7 +179,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
     if run.recipe.fitted_head and new_head:
-        start_head(trained, problem.labelled, problem.unlabelled if method.unlabelled else None, machine)
+        looked_at = problem.unlabelled if method.unlabelled else None
+        start_head(trained, problem.labelled, looked_at, machine, kept=run.recipe.statistics == "kept")
         distributed.same_weights(built)
     average, history = loop.train(
         run,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from adamatch.nets.norm import BatchNorm, has_batch_norm, keep_statistics, unrecorded
+from adamatch.nets.norm import BatchNorm, estimate_statistics, has_batch_norm, keep_statistics, unrecorded
 
 
 def layer(channels: int = 6, slope: float = 0.1) -> BatchNorm:
@@ -118,6 +118,17 @@ def test_unrecorded_leaves_every_buffer_alone(make: type[nn.Module]) -> None:
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     torch.testing.assert_close(y, net(x))
     assert not torch.equal(before["1.running_mean"], net.state_dict()["1.running_mean"])
+
+
+@pytest.mark.parametrize("make", [BatchNorm, nn.BatchNorm2d])
+def test_estimated_statistics_are_the_mean_over_batches(make: type[nn.Module]) -> None:
+    norm, batches = make(4), [torch.randn(8, 4, 3, 3) * scale + scale for scale in (1, 2, 5)]
+    momentum = norm.momentum
+    estimate_statistics(norm, batches)
+    expected = np.mean([[x.numpy().mean((0, 2, 3)), x.numpy().var((0, 2, 3), ddof=1)] for x in batches], 0)
+    np.testing.assert_allclose(norm.get_buffer("running_mean"), expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(norm.get_buffer("running_var"), expected[1], rtol=1e-5)
+    assert norm.momentum == momentum
 
 
 @pytest.mark.parametrize("make", [BatchNorm, nn.BatchNorm2d])

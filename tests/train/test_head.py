@@ -1,5 +1,6 @@
 """The head's first weights: a linear classifier of what starting weights make of the images."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.data.tasks import Labelled, Unlabelled
+from adamatch.nets.norm import estimate_statistics
 from adamatch.nets.weights import load_weights
 from adamatch.train import head
 
@@ -44,20 +46,46 @@ def test_images_or_their_maps_give_the_same_head(monkeypatch: pytest.MonkeyPatch
     halves = Labelled((pool.parts[0][:15], pool.parts[0][15:]), pool.labels)
     soft = replace(pool, labels=np.eye(3, dtype=np.float32)[pool.labels])
     alone = Labelled((looked_at,), pool.labels[:: -(-30 // most)])
-    expected = head_of(alone)
+    expected = head_of(alone, kept=True)
     for each in (pool, halves, soft, replace(pool, parts=(views,))):
-        torch.testing.assert_close(head_of(each), expected, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(head_of(each, kept=True), expected, rtol=1e-3, atol=1e-4)
 
 
-def head_of(pool: Labelled, weights: Path | None = None, unlabelled: Unlabelled | None = None) -> Tensor:
+def head_of(pool: Labelled, weights: Path | None = None, unlabelled: Unlabelled | None = None, *, kept: bool = False) -> Tensor:
     torch.manual_seed(0)
     net = nets.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    head.start_head(net, [pool], unlabelled, tiny.CPU)
+    head.start_head(net, [pool], unlabelled, tiny.CPU, kept)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> None:
+    """The classifier is that of a network whose batch norm has statistics of these very images, unless it keeps its own."""
+    problem = tiny.problem()
+    (pool,) = problem.labelled
+    torch.manual_seed(0)
+    net = nets.build("wrn-tiny", 3)
+    twin = copy.deepcopy(net)
+    head.start_head(net, [pool], None, tiny.CPU, kept)
+    moved = {name for name, value in net.state_dict().items() if "running" in name and not value.equal(twin.state_dict()[name])}
+    assert bool(moved) != kept
+    if not kept:
+        estimate_statistics(twin, head.batches([pool], None, tiny.CPU))
+    x = head.features(twin.eval(), pool.parts, tiny.CPU)
+    weight, _ = head.classifier(x, head.labels(pool, 3, tiny.CPU))
+    torch.testing.assert_close(net.state_dict()["head.weight"], weight)
+
+
+def test_batches_have_three_times_as_many_unlabelled_images() -> None:
+    problem = tiny.problem()
+    found = list(head.batches(problem.labelled, problem.unlabelled, tiny.CPU))
+    assert [len(batch) for batch in found] == [4 * head.BATCH] * head.BATCHES
+    assert not found[0].equal(found[1])
+    assert all(a.equal(b) for a, b in zip(found, head.batches(problem.labelled, problem.unlabelled, tiny.CPU), strict=True))
 
 
 def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path) -> None:

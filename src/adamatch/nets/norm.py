@@ -1,9 +1,9 @@
 """Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, cat, nn, rsqrt, split, stack, var_mean
+from torch import Tensor, cat, nn, no_grad, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -118,6 +118,20 @@ def unrecorded(net: nn.Module) -> Iterator[None]:
     finally:
         for norm in norms:
             norm.track_running_stats = True
+
+
+@no_grad()
+def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Running statistics become the mean over these batches, which the network sees as in training."""
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    net.train()
+    for number, batch in enumerate(batches):
+        for norm in norms:
+            norm.momentum = 1 / (number + 1)
+        net(batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
 
 
 def keep_statistics(net: nn.Module) -> None:

@@ -3,7 +3,7 @@
 A head that starts at random has the first steps spoil what the layers below it have learned (Kumar et al., ICLR 2022).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,41 +15,50 @@ from torch.nn.functional import cross_entropy
 from adamatch.augment.views import normalise
 from adamatch.data.store import Pixels
 from adamatch.data.tasks import Labelled, Unlabelled
+from adamatch.nets.norm import estimate_statistics, has_batch_norm
 from adamatch.train import neighbours
 from adamatch.train.speed import Machine
 
 MOST = 4096  # images of each pool that are looked at
 BATCH = 64  # of them at a time
+BATCHES = 20  # of which batch norm gets its statistics
 DECAY = 0.05  # of the classifier's weights, for features of mean 0 and variance 1
 ROUNDS = 100  # of L-BFGS, at most
 
 
-def start_head(net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine) -> None:
+def start_head(
+    net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, kept: bool = False
+) -> None:
     """Give `net.head` its first weights. Unlabelled images, if it is to learn from them, have labels of their neighbours.
 
-    Where frozen blocks were computed beforehand, images are their maps.
+    Training replaces the statistics of batch norm, unless they are `kept`: so they are replaced first, and the head begins with
+    features as they are then. Neighbours are told by these and by features from before: either can be far better. Where
+    frozen blocks were computed beforehand, images are their maps.
     """
     head: Any = net.head
+    parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
-    found = [looked_at(net, pool, head.out_features, machine) for pool in pools]
+    y = [labels(pool, head.out_features, machine) for pool in pools]
+    x = before = [features(net, each, machine) for each in parts]
+    if not kept and has_batch_norm(net.train()):
+        estimate_statistics(net, batches(pools, unlabelled, machine))
+        net.eval()
+        x = [features(net, each, machine) for each in parts]
     if unlabelled:
-        x_tu = features(net, unlabelled.parts, machine)
-        found.append((x_tu, neighbours.guess(found, x_tu, classifier)))
-    x, y = (torch.cat(each) for each in zip(*found, strict=True))
-    weight, bias = classifier(x, y)
+        *both, both_tu = (torch.cat(each, 1) for each in zip(before, x, strict=True))
+        y.append(neighbours.guess(list(zip(both, y, strict=True)), both_tu, classifier))
+    weight, bias = classifier(torch.cat(x), torch.cat(y))
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)
     net.train()
 
 
-def looked_at(net: nn.Module, pool: Labelled, classes: int, machine: Machine) -> tuple[Tensor, Tensor]:
-    """Features [n, d] and labels [n, k] of a pool's images, or of some of them where there are many."""
+def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
+    """[n, k], of the images whose features are looked at."""
     of_parts = np.split(np.asarray(pool.labels), np.cumsum([len(part) for part in pool.parts])[:-1])
-    some = [labels[rows] for labels, rows in zip(of_parts, _rows(pool.parts), strict=True)]
-    labels = torch.as_tensor(np.concatenate(some)).to(machine.device)
-    y = labels if labels.ndim == 2 else nn.functional.one_hot(labels.long(), classes)
-    return features(net, pool.parts, machine), y.float()
+    some = torch.as_tensor(np.concatenate([each[rows] for each, rows in zip(of_parts, _rows(pool.parts), strict=True)]))
+    return (some if some.ndim == 2 else nn.functional.one_hot(some.long(), classes)).float().to(machine.device)
 
 
 @torch.no_grad()
@@ -58,10 +67,24 @@ def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine) -> Tenso
     found = []
     for part, rows in zip(parts, _rows(parts), strict=True):
         for start in range(0, len(rows), BATCH):
-            images = torch.from_numpy(np.array(part[rows[start : start + BATCH]])).to(machine.device)
-            images = images[:, 0] if images.ndim == 5 else images  # the first view is the image as it is
-            found.append(net.features(normalise(images.permute(0, 3, 1, 2))).float())  # type: ignore[operator]
+            found.append(net.features(_images(part, rows[start : start + BATCH], machine)).float())  # type: ignore[operator]
     return torch.cat(found)
+
+
+def _images(part: Pixels, rows: NDArray[np.int64], machine: Machine) -> Tensor:
+    """As a network gets them."""
+    images = torch.from_numpy(np.array(part[rows])).to(machine.device)
+    images = images[:, 0] if images.ndim == 5 else images  # the first view is the image as it is
+    return normalise(images.permute(0, 3, 1, 2))
+
+
+def batches(pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine) -> Iterator[Tensor]:
+    """Such as training has: of unlabelled images three times as many as of each labelled pool."""
+    draws = np.random.default_rng(0)
+    counts = [*((pool.parts, BATCH) for pool in pools), *([(unlabelled.parts, 3 * BATCH)] if unlabelled else [])]
+    shares = [(part, -(-count * len(part) // sum(map(len, parts)))) for parts, count in counts for part in parts]
+    for _ in range(BATCHES):
+        yield torch.cat([_images(part, np.sort(draws.integers(len(part), size=share)), machine) for part, share in shares])
 
 
 def _rows(parts: Sequence[Pixels]) -> list[NDArray[np.int64]]:
