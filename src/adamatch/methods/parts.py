@@ -46,21 +46,19 @@ class Method(nn.Module):
 def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Z'_SL, Z_TU, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
 
-    Batch norm records the statistics of the joint batch only, lest labelled images be counted twice. Networks of this
-    package take both batches in one pass, each normalised by its own statistics.
+    Of both batches, batch norm records the joint one's statistics only, lest labelled images be counted twice. Networks of this
+    package take both in one pass, each normalised by its own statistics.
     """
-    n_sl, n_tu = len(x_sl), len(x_tu)
-    if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
-        z_sl_joint, z_tu = forward_joint(net, x_sl, x_tu)
-        z_sl_alone = z_sl_joint
-    elif getattr(net, "takes_groups", False):
+    if has_batch_norm(net) and getattr(net, "takes_groups", False):
+        n_sl, n_tu = len(x_sl), len(x_tu)
         z = precise(net(torch.cat([x_sl, x_sl, x_tu]), groups=(n_sl, n_sl + n_tu)))
         z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
-    else:
-        z_sl_joint, z_tu = torch.split(precise(net(torch.cat([x_sl, x_tu]))), [n_sl, n_tu])
-        with unrecorded(net):
-            z_sl_alone = precise(net(x_sl))
-    return z_sl_joint, z_tu, z_sl_alone
+        return z_sl_joint, z_tu, z_sl_alone
+    z_sl_joint, z_tu = forward_joint(net, x_sl, x_tu)
+    if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
+        return z_sl_joint, z_tu, z_sl_joint
+    with unrecorded(net):
+        return z_sl_joint, z_tu, precise(net(x_sl))
 
 
 def forward_joint(net: nn.Module, *parts: Tensor) -> tuple[Tensor, ...]:
