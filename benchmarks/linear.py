@@ -75,7 +75,7 @@ def main() -> None:
         print(pair, found[pair], flush=True)
     facts = {"network": given.network, "size": given.size, "machine": str(speed.choose()), "versions": versions()}
     facts |= {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
-    means = {name: round(statistics.mean(each[name] for each in found.values()), 1) for name in found[pair]}
+    means = {name: round(statistics.mean(each[name] for each in found.values()), 1) for name in next(iter(found.values()))}
     given.out.write_text(json.dumps(facts | {"mean": means, "accuracy": found}, indent=1) + "\n")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from adamatch.nets.norm import BatchNorm, estimate_statistics, has_batch_norm, keep_statistics, unrecorded
+from adamatch.nets.norm import BatchNorm, depends_on_batch, estimate_statistics, has_batch_norm, keep_statistics, unrecorded
 
 
 def layer(channels: int = 6, slope: float = 0.1) -> BatchNorm:
@@ -137,9 +137,10 @@ def test_kept_statistics_normalise_training_batches_until_it_trains_anew(make: t
     nn.init.normal_(net.get_buffer("1.running_mean"))
     before, x = copy.deepcopy(net.state_dict()), torch.randn(8, 3, 4, 4)
     expected = net.eval()(x)
-    assert has_batch_norm(net.train())
+    assert depends_on_batch(net.train())
     keep_statistics(net)
-    assert not has_batch_norm(net)
+    assert not depends_on_batch(net)
+    assert has_batch_norm(net)
     assert net[2].training
     torch.testing.assert_close(net[:2](x), expected)
     net[:2](x).square().sum().backward()

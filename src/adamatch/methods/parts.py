@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch import ranks
-from adamatch.nets.norm import has_batch_norm, unrecorded
+from adamatch.nets.norm import depends_on_batch, unrecorded
 
 Metrics = dict[str, Tensor]
 
@@ -49,13 +49,13 @@ def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, T
     Of both batches, batch norm records the joint one's statistics only, lest labelled images be counted twice. Networks of this
     package take both in one pass, each normalised by its own statistics.
     """
-    if has_batch_norm(net) and getattr(net, "takes_groups", False):
+    if depends_on_batch(net) and getattr(net, "takes_groups", False):
         n_sl, n_tu = len(x_sl), len(x_tu)
         z = precise(net(torch.cat([x_sl, x_sl, x_tu]), groups=(n_sl, n_sl + n_tu)))
         z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
         return z_sl_joint, z_tu, z_sl_alone
     z_sl_joint, z_tu = forward_joint(net, x_sl, x_tu)
-    if not has_batch_norm(net):  # then it makes no difference what an image shares its batch with
+    if not depends_on_batch(net):
         return z_sl_joint, z_tu, z_sl_joint
     with unrecorded(net):
         return z_sl_joint, z_tu, precise(net(x_sl))

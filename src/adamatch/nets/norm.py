@@ -142,7 +142,11 @@ def keep_statistics(net: nn.Module) -> None:
 
 
 def has_batch_norm(net: nn.Module) -> bool:
-    """Whether images of a training batch matter to each other."""
+    return any(isinstance(module, _BatchNorm) for module in net.modules())
+
+
+def depends_on_batch(net: nn.Module) -> bool:
+    """Whether it matters to an image what it shares its batch with: as the network is now, training or not."""
     return any(isinstance(module, _BatchNorm) and module.training for module in net.modules())
 
 

@@ -90,8 +90,8 @@ def _marker(recipe: Recipe, one: Pass) -> Path:
     import triton
 
     sources = b"".join(path.read_bytes() for path in sorted(Path(kernels.__file__).parent.glob("kernels*.py")))
-    of = [recipe.network, recipe.size, recipe.statistics]
-    facts = [*of, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
+    network = [recipe.network, recipe.size, recipe.statistics]
+    facts = [*network, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
     return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
 

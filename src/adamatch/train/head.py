@@ -40,7 +40,7 @@ def start_head(
     net.to(machine.device).eval()
     y = [labels(pool, head.out_features, machine) for pool in pools]
     x = before = [features(net, each, machine) for each in parts]
-    if not kept and has_batch_norm(net.train()):
+    if not kept and has_batch_norm(net):
         estimate_statistics(net, batches(pools, unlabelled, machine))
         net.eval()
         x = [features(net, each, machine) for each in parts]
