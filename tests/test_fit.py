@@ -1,5 +1,6 @@
 """fit as a library call: whatever holds images, whatever is a network."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,18 @@ import pytest
 import torch
 from colours import TINY, arrays, network
 from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 import adamatch
+from adamatch import nets
 from adamatch.data.own import OwnData
 from adamatch.errors import InputError
 from adamatch.fit import _side
 from adamatch.settings import Settings, choose
 from adamatch.train import speed
+from adamatch.train.speed import Machine
 
 
 class Pairs(Dataset[tuple[Tensor, int]]):
@@ -147,6 +151,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 
 ASKED = Settings()
+FIT = sys.modules["adamatch.fit"]  # the module, not the function
 
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
@@ -202,6 +207,42 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
     ):
         recipe = adamatch.fit(out=tmp_path / name, **given, **told).history["run"]["recipe"]
         assert (recipe["repeat"], recipe["late"]) == form
+
+
+@pytest.mark.parametrize(("share", "statistics", "lr"), [(0.3, "kept", 0.003), (0.01, "global", 0.01)])
+def test_batch_norm_keeps_its_statistics_where_domains_look_alike(
+    share: float, statistics: str, lr: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    save_file(nets.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
+    given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], "out": tmp_path / "run", **TINY}
+    given |= {"network": "wrn-tiny", "weights": str(tmp_path / "start.safetensors")}
+    asked: list[tuple[int, int]] = []
+
+    def likeness(net: nn.Module, source: Any, target: Any, machine: Machine) -> float:
+        asked.append((len(source[0]), len(target[0])))
+        return share
+
+    monkeypatch.setattr(FIT, "likeness", likeness)
+    recipe = adamatch.fit(**given).history["run"]["recipe"]
+    assert asked == [(12, 9)]
+    assert (recipe["statistics"], recipe["lr"], recipe["fitted_head"]) == (statistics, lr, True)
+    again = adamatch.fit(**given)  # as in the run that is there
+    assert again.history["run"]["recipe"] == recipe
+    assert len(asked) == 1
+    adamatch.fit(**given, overwrite=True)
+    assert len(asked) == 2
+
+
+def test_without_batch_norm_there_are_no_statistics_to_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FIT, "likeness", pytest.fail)
+    monkeypatch.setattr(FIT, "has_batch_norm", lambda net: False)
+    torch.manual_seed(0)
+    save_file(nets.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
+    start: dict[str, Any] = {"network": "wrn-tiny", "weights": str(tmp_path / "start.safetensors")}
+    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], out=tmp_path / "run", **start, **TINY)
+    recipe = model.history["run"]["recipe"]
+    assert (recipe["statistics"], recipe["lr"]) == ("global", 0.01)
 
 
 def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:

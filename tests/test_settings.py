@@ -7,7 +7,8 @@ import torch
 
 from adamatch import settings
 from adamatch.errors import InputError
-from adamatch.settings import FROZEN, FROZEN_SIZE, Settings, choose, with_batch
+from adamatch.settings import FROZEN, FROZEN_SIZE, KEPT, Settings, choose, with_batch, with_likeness
+from adamatch.train.likeness import ALIKE
 from adamatch.train.speed import Machine
 
 CPU, GPU = (Machine(torch.device(name), "fp32", compile=False, graph=False) for name in ("cpu", "cuda"))
@@ -78,3 +79,26 @@ def test_a_smaller_batch_has_the_average_of_its_steps() -> None:
     smaller = with_batch(chosen, 16, "why")
     assert smaller.recipe == choose(replace(ASKED, size=32, images=6400, batch=16), lambda: 32, CPU).recipe
     assert smaller.reasons == [*chosen.reasons, "batch: 16 labelled images instead of 64, why"]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_where_domains_look_alike_statistics_are_kept_and_steps_are_smaller(machine: Machine) -> None:
+    open_ = choose(ASKED, lambda: 227, machine)
+    alike, different = with_likeness(open_, ALIKE), with_likeness(open_, ALIKE - 1e-6)
+    assert alike.recipe == replace(open_.recipe, statistics="kept", lr=KEPT["lr"])
+    assert different.recipe == open_.recipe
+    assert alike.kept is different.kept is None
+    assert alike.reasons[-1].startswith("source and target: 2.5% of the neighbours")
+    assert "look alike" in alike.reasons[-1]
+    assert "look different" in different.reasons[-1]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_learning_rate_that_was_asked_for_stays_where_statistics_are_kept() -> None:
+    recipe = with_likeness(choose(replace(ASKED, lr=0.5), lambda: 227, GPU), 0.5).recipe
+    assert (recipe.lr, recipe.statistics) == (0.5, "kept")
+
+
+def test_without_starting_weights_there_are_no_statistics_to_keep() -> None:
+    assert choose(ASKED, lambda: 32, CPU).kept is None

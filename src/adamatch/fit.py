@@ -24,12 +24,15 @@ from adamatch.experiment import solve
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
-from adamatch.nets.pretrained import TIMM
+from adamatch.nets.norm import has_batch_norm
+from adamatch.nets.pretrained import IMAGENET, TIMM, imagenet
+from adamatch.nets.weights import load_weights
 from adamatch.report import page, show
-from adamatch.settings import Choice, Settings, choose, with_batch
+from adamatch.settings import Choice, Settings, choose, with_batch, with_likeness
 from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
+from adamatch.train.likeness import likeness
 from adamatch.train.progress import Progress
 from adamatch.train.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.train.speed import Machine
@@ -87,7 +90,7 @@ def fit(
                     into its forward
     weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet" where
                     the network has such weights
-    lr              the learning rate at the start; None: 0.01 from weights, else 0.03
+    lr              the learning rate at the start; None: 0.03, and from weights 0.01 (0.003 where source and target look alike)
     frozen          how many of an EfficientNet-Lite's blocks (16 of Lite0) stay as they are: they are computed once, for a
                     few views of each image, and training begins above them; "auto": some on a CPU, from weights; else none
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
@@ -118,9 +121,9 @@ def fit(
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         methods = (method, twins.ALONE) if twin else (method,)
-        with ahead.compiled(recipe, methods, machine.device):
+        recipes = [recipe, chosen.kept] if chosen.kept else [recipe]
+        with ahead.compiled(recipes, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
-        recipe = replace(recipe, white=data.white)
         if own is not None:
             _check_output(own, len(problem.classes), recipe.size)
         run = Run(
@@ -137,9 +140,13 @@ def fit(
             recipe=recipe,
         )
         folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
-        if batch == "auto":
-            chosen = _fitting(replace(chosen, recipe=recipe), run, problem, folder if not overwrite else None, own, machine)
+        held = None if overwrite else ranks.from_first(folder.recipe)
+        if chosen.kept:
+            chosen = _by_likeness(chosen, run, problem, held, machine)
             run = replace(run, recipe=chosen.recipe)
+        if batch == "auto":
+            chosen = _fitting(chosen, run, problem, held, own, machine)
+        run = replace(run, recipe=replace(chosen.recipe, white=data.white))
         progress = Progress(run.recipe, quiet=quiet)
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
             progress.say(line)
@@ -177,14 +184,26 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"labels per class are a number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
 
 
+def _by_likeness(chosen: Choice, run: Run, problem: Problem, held: Recipe | None, machine: Machine) -> Choice:
+    """Whether batch norm keeps its statistics: as in the run that is there (`held`), or as the images want it."""
+    assert chosen.kept is not None
+    if held is not None and held.fitted_head:
+        return replace(chosen, recipe=chosen.kept if held.statistics == "kept" else chosen.recipe, kept=None)
+    net = nets.build(run.recipe.network, len(problem.classes))
+    load_weights(net, imagenet(run.recipe.network) if chosen.weights == IMAGENET else chosen.weights)
+    if not has_batch_norm(net):
+        return replace(chosen, kept=None)
+    source, target = problem.labelled[0].parts, problem.unlabelled.parts
+    return with_likeness(chosen, ranks.from_first(lambda: likeness(net, source, target, machine)))
+
+
 def _fitting(
-    chosen: Choice, run: Run, problem: Problem, folder: RunFolder | None, own: nn.Module | None, machine: Machine
+    chosen: Choice, run: Run, problem: Problem, held: Recipe | None, own: nn.Module | None, machine: Machine
 ) -> Choice:
     """With a smaller batch, where the one that was chosen does not fit the memory, or a run goes on for which it did not."""
-    held = ranks.from_first(folder.batch) if folder else 0
-    if 0 < held < run.recipe.batch:
-        return with_batch(chosen, held, "as in the run that is there")
-    if held or run.recipe.frozen:  # what is trained above frozen blocks is small
+    if held is not None and held.batch < run.recipe.batch:
+        return with_batch(chosen, held.batch, "as in the run that is there")
+    if held is not None or run.recipe.frozen:  # what is trained above frozen blocks is small
         return chosen
     net = own if own is not None else nets.build(run.recipe.network, len(problem.classes))
     batch = memory.fitting(net, method_of(run, problem, net), run.recipe, problem, machine)

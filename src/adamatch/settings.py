@@ -6,6 +6,7 @@ from typing import Any
 
 from adamatch.errors import InputError, shortened
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
+from adamatch.train.likeness import ALIKE
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
@@ -35,7 +36,8 @@ class Settings:
     frozen: int | str = "auto"
 
 
-# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md.
+# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md. Batch norm has the statistics of
+# its batches; where source and target look alike, it keeps those it starts with, and steps are smaller.
 PRETRAINED: Mapping[str, Any] = {
     "images": 32_000,
     "batch": 32,
@@ -46,32 +48,37 @@ PRETRAINED: Mapping[str, Any] = {
     "balanced": True,
     "limit": 2.0,
     "release": True,
+    "fitted_head": True,
 }
-
+KEPT: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
 
 # On a CPU, of the same networks: only the last scales and the head move. Found on PACS: results/cpu.md.
 FROZEN: Mapping[str, Any] = {
-    "images": 5_120,
+    **PRETRAINED,
+    "images": 2_560,
     "batch": 16,
     "lr": 0.03,
-    "weight_decay": 0.002,
     "average": 0.97,
     "window": 16,
     "decay": 0.97,
     "frozen": 11,
-    "views": 2,
+    "views": 1,
 }
-FROZEN_SIZE = 128  # pixels
+FROZEN_SIZE = 192  # pixels
 MINUTES = "Some 4,000 images take about 15 minutes on two cores"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose."""
+    """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose.
+
+    `kept` is the recipe where source and target look alike; None: the same, or that is decided.
+    """
 
     recipe: Recipe
     weights: str
     reasons: list[str]
+    kept: Recipe | None = None
 
 
 def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Choice:
@@ -119,7 +126,22 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
-    return Choice(_averaged(recipe, started), weights, reasons)
+    kept = replace(recipe, **{**KEPT, "lr": asked.lr or KEPT["lr"]}) if started else None
+    return Choice(_averaged(recipe, started), weights, reasons, kept)
+
+
+def with_likeness(chosen: Choice, likeness: float) -> Choice:
+    """Decided by the part of neighbours that are of different domains."""
+    assert chosen.kept is not None
+    alike = likeness >= ALIKE
+    seen = f"{likeness:.1%} of the neighbours of images, as ImageNet's network sees them, are of the other domain"
+    ending = (
+        f"they look alike. Batch norm keeps the statistics it starts with, and the learning rate is {chosen.kept.lr:g}"
+        if alike
+        else f"they look different (less than {ALIKE:.1%}). Batch norm has the statistics of its batches"
+    )
+    recipe = chosen.kept if alike else chosen.recipe
+    return Choice(recipe, chosen.weights, [*chosen.reasons, f"source and target: {seen}: {ending}"])
 
 
 def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:

@@ -7,7 +7,7 @@ from torch import nn
 from adamatch import nets
 from adamatch.errors import InputError
 from adamatch.nets.efficientnet_lite import EfficientNetLite
-from adamatch.nets.frozen import Lower, Upper
+from adamatch.nets.frozen import Lower, Upper, Whole
 from adamatch.nets.norm import BatchNorm
 
 
@@ -38,6 +38,14 @@ def test_both_parts_together_are_the_network(frozen: int, size: int) -> None:
     assert expected.std() > 0.01
     maps = Lower(net, frozen)(x)
     torch.testing.assert_close(Upper(net, frozen)(maps), expected, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_all_blocks_folded_have_the_features_of_the_network() -> None:
+    net, x = network(), torch.randn(2, 3, 45, 45)
+    expected = net.features(x)
+    assert expected.std() > 0.01
+    torch.testing.assert_close(Whole(net).features(x), expected, rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()

@@ -45,7 +45,9 @@ def fit(
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
-    lr: Annotated[float | None, typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03)")] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate at the start (default: 0.01 or 0.003 from weights, else 0.03)")
+    ] = None,
     strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[
         bool,

@@ -1,6 +1,6 @@
 """A network in two: its lower blocks, which stay as they are and are computed once, and the rest, which is trained."""
 
-from torch import Tensor, nn, rsqrt
+from torch import Tensor, channels_last, nn, rsqrt
 from torch.nn.functional import conv2d, hardtanh_, pad
 
 from adamatch.errors import InputError
@@ -51,6 +51,17 @@ class Lower(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layers(x + SHIFT)
         return y
+
+
+class Whole(nn.Module):
+    """All blocks of a network as `Lower` has them: the same features of images [N, 3, H, W], sooner on a CPU."""
+
+    def __init__(self, net: EfficientNetLite) -> None:
+        super().__init__()
+        self.lower, self.upper = Lower(net, len(net.in_order)), Upper(net, len(net.in_order))
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.upper.features(self.lower(x.contiguous(memory_format=channels_last)))
 
 
 class Folded(nn.Module):

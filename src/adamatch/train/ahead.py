@@ -22,21 +22,27 @@ from adamatch.nets.efficientnet_lite import EfficientNetLite
 from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 
-Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
+# Images that go through a network at once, the groups among them, and where batch norm has its statistics from.
+Pass = tuple[int, tuple[int, ...] | None, str]
 MOST = 12  # processes
 SECONDS = 90  # after which the step compiles itself what is missing
 
 
 @contextmanager
-def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
-    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
+def compiled(recipes: Sequence[Recipe], methods: Sequence[str], device: torch.device) -> Iterator[None]:
+    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there.
+
+    Of several recipes each: which of them it will be may depend on the images.
+    """
     count = min(MOST, (os.cpu_count() or 1) - 2)
-    passes = _missing(recipe, methods) if kernels.AVAILABLE and device.type == "cuda" and count >= 2 else []
+    able = kernels.AVAILABLE and device.type == "cuda" and count >= 2
+    passes = list(dict.fromkeys(each for recipe in recipes for each in _missing(recipe, methods))) if able else []
     lock = _alone() if passes else None
     if lock is None:
         yield
         return
-    asked = json.dumps([recipe.network, recipe.size, recipe.statistics, passes, str(device), count])
+    network = recipes[0].network, recipes[0].size
+    asked = json.dumps([*network, passes, str(device), count])
     command = [sys.executable, "-m", "adamatch.train.ahead", asked]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
@@ -45,7 +51,7 @@ def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> It
         _load_libraries(device)
         if all(worker.wait(SECONDS) == 0 for worker in workers):
             for each in passes:
-                _marker(recipe, each).touch()
+                _marker(*network, each).touch()
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -58,7 +64,8 @@ def _missing(recipe: Recipe, methods: Sequence[str]) -> list[Pass]:
     """What goes through the network, and has not been compiled yet."""
     if not recipe.network.startswith("efficientnet-lite") or recipe.frozen:
         return []
-    return [found for method in methods if (found := _pass(method, recipe)) and not _marker(recipe, found).exists()]
+    found = [one for method in methods if (one := _pass(method, recipe))]
+    return [one for one in found if not _marker(recipe.network, recipe.size, one).exists()]
 
 
 def _alone() -> BaseFileLock | None:
@@ -74,24 +81,21 @@ def _pass(method: str, recipe: Recipe) -> Pass | None:
     """What a method sends through its network, where there is one labelled pool."""
     labelled, unlabelled = 2 * recipe.batch, 2 * recipe.batch * recipe.uratio
     match method:
-        case "adamatch" if recipe.statistics == "kept":  # both forwards are one
-            return labelled + unlabelled, None
-        case "adamatch":
-            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled)
-        case "fixmatch+":
-            return labelled + unlabelled, None
+        case "adamatch" if recipe.statistics != "kept":
+            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled), recipe.statistics
+        case "adamatch" | "fixmatch+":
+            return labelled + unlabelled, None, recipe.statistics
         case "supervised":
-            return labelled, None
+            return labelled, None, recipe.statistics
     return None
 
 
-def _marker(recipe: Recipe, one: Pass) -> Path:
+def _marker(network: str, size: int, one: Pass) -> Path:
     """A file in Triton's cache that says that a pass was compiled by this version, for a GPU of this kind."""
     import triton
 
     sources = b"".join(path.read_bytes() for path in sorted(Path(kernels.__file__).parent.glob("kernels*.py")))
-    network = [recipe.network, recipe.size, recipe.statistics]
-    facts = [*network, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
+    facts = [network, size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
     return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
 
@@ -108,14 +112,15 @@ def _load_libraries(device: torch.device) -> None:
 
 def _compile_part(asked: str, number: int) -> None:
     """Every `count`-th layer, from that of its own number on, forwards and back."""
-    network, size, statistics, passes, device, count = json.loads(asked)
-    net = nets.build(network, 2).train()
-    if statistics == "kept":
-        keep_statistics(net)
+    network, size, passes, device, count = json.loads(asked)
+    net = nets.build(network, 2)
     assert isinstance(net, EfficientNetLite)
-    layers = [(layer, shape, groups) for n, groups in passes for layer, shape in _layers(net, size, n)]
+    layers = [(layer, shape, *how) for n, *how in passes for layer, shape in _layers(net, size, n)]
     net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for layer, shape, groups in layers[number::count]:
+    for layer, shape, groups, statistics in layers[number::count]:
+        layer.train()
+        if statistics == "kept":
+            keep_statistics(layer)
         x = torch.zeros(shape, device=device, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
         with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
             y: Tensor = layer(x.requires_grad_(), tuple(groups) if groups else None)

@@ -14,7 +14,7 @@ from adamatch.errors import InputError
 from adamatch.files import disk_reason, make_folder, parse, patiently, read_json, sealed, sync, unsealed, write_atomically
 from adamatch.given import overwriting
 from adamatch.train import again
-from adamatch.train.run import Run
+from adamatch.train.run import Recipe, Run
 
 CLASSES = "classes.json"
 
@@ -119,12 +119,12 @@ class RunFolder:
         except ValueError:
             raise InputError(f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it") from None
 
-    def batch(self) -> int:
-        """Labelled images in a step of the run that is there; 0 where there is none, or none that can be read."""
+    def recipe(self) -> Recipe | None:
+        """Of the run that is there; None where there is none, or none that can be read."""
         try:
-            return self._held().recipe.batch
+            return self._held().recipe
         except (OSError, InputError):
-            return 0
+            return None
 
     def _empty(self, keep: str = "") -> None:
         """Killed in the middle of it, the folder still holds a run, and one that is not finished."""

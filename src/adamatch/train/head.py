@@ -62,10 +62,10 @@ def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
 
 
 @torch.no_grad()
-def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine) -> Tensor:
+def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
     """[n, d], of images as they are, or of some of them where there are many."""
     found = []
-    for part, rows in zip(parts, _rows(parts), strict=True):
+    for part, rows in zip(parts, _rows(parts, most), strict=True):
         for start in range(0, len(rows), BATCH):
             found.append(net.features(_images(part, rows[start : start + BATCH], machine)).float())  # type: ignore[operator]
     return torch.cat(found)
@@ -87,9 +87,9 @@ def batches(pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: M
         yield torch.cat([_images(part, np.sort(draws.integers(len(part), size=share)), machine) for part, share in shares])
 
 
-def _rows(parts: Sequence[Pixels]) -> list[NDArray[np.int64]]:
-    """Of each part every row, or every second, third, ... where there are more than MOST in all."""
-    every = -(-sum(map(len, parts)) // MOST)
+def _rows(parts: Sequence[Pixels], most: int | None = None) -> list[NDArray[np.int64]]:
+    """Of each part every row, or every second, third, ... where there are more than `most` (MOST) in all."""
+    every = -(-sum(map(len, parts)) // (most or MOST))
     return [np.arange(0, len(part), every) for part in parts]
 
 
