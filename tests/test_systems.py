@@ -1,7 +1,6 @@
 """Systems: without what only POSIX has, and on a Mac's GPU as on a CPU; `adamatch --help` without torch."""
 
 import copy
-import ctypes
 import os
 import subprocess
 import sys
@@ -196,37 +195,3 @@ def same(expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
     assert expected.keys() == found.keys()
     for name, value in expected.items():
         assert torch.allclose(value, found[name], rtol=1e-3, atol=1e-4), name
-
-
-def test_memory_is_kept_by_the_command_on_a_cpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = []
-    monkeypatch.setattr(speed, "keep_memory", lambda: kept.append(True))
-    speed.choose("cpu")
-    assert not kept
-    monkeypatch.setattr(speed, "is_the_command", lambda: True)
-    speed.choose("cpu")
-    assert kept
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs the GNU libc")
-def test_kept_memory_is_not_cleared_again() -> None:
-    """64 MiB, made and freed again and again: after some rounds the system has no page of it to clear any more."""
-    program = """
-import resource, sys, torch
-from adamatch import system
-if sys.argv[1] == "kept":
-    system.keep_memory()
-for number in range(40):
-    if number == 30:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(2**24)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize() / 2**26)
-"""
-    found = [subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True) for how in ("kept", "given")]
-    kept, given = (float(each.stdout) for each in found)
-    assert kept < 1 < 9 < given
-
-
-def test_another_libc_keeps_what_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    system.keep_memory()

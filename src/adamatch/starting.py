@@ -16,7 +16,7 @@ STOPPED = 130  # the exit code of what was ended by Ctrl-C
 def quietly() -> None:
     """From now on Ctrl-C in the middle of an import ends the process at once, if it is the command."""
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if usual and threading.current_thread() is threading.main_thread() and is_the_command():
+    if usual and threading.current_thread() is threading.main_thread() and _is_the_command():
         signal.signal(signal.SIGINT, _end)
 
 
@@ -29,7 +29,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
-def is_the_command() -> bool:
+def _is_the_command() -> bool:
     """`adamatch ...` or `python -m adamatch ...`."""
     given = sys.orig_argv
     module = given[given.index("-m") + 1 :][:1] == ["adamatch"] if "-m" in given else False

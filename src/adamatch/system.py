@@ -10,7 +10,6 @@ BLOCK = 2**20
 UNKNOWN = 2 * 2**30  # bytes of memory where the system does not tell
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 CACHES = ("active_file", "inactive_file")  # memory that the system gives back when it is asked for
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # what mallopt(3) calls them
 
 
 def cores() -> int:
@@ -27,17 +26,6 @@ def free_memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if "SC_PHYS_PAGES" in os.sysconf_names else UNKNOWN
     return _windows_memory() if hasattr(ctypes, "windll") else UNKNOWN
-
-
-def keep_memory() -> None:
-    """What this process frees stays with it (GNU libc), and is not given back to the system with every large tensor.
-
-    On a CPU more than half of the time can go into that.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # another libc, another system
-        libc = ctypes.CDLL(None)
-        libc.mallopt(MMAP_MAX, 0)
-        libc.mallopt(TRIM_THRESHOLD, -1)
 
 
 def _left_in_groups() -> Iterator[int]:

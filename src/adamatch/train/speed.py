@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from adamatch.errors import InputError, unknown
-from adamatch.starting import is_the_command
-from adamatch.system import keep_memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,8 +67,6 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         raise unknown("device", device, DEVICES)
     if chosen.type == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use --device cpu")
-    if chosen.type == "cpu" and is_the_command():  # other programs are left alone
-        keep_memory()
     on_gpu = chosen.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")
