@@ -16,7 +16,8 @@ from adamatch.errors import InputError
 from adamatch.train.speed import Machine
 
 BATCH = 1024  # images at a time, at most
-PIXELS, PIXELS_ON_GPU = 2**23, 2**25  # of all of them together; a GPU would wait for the next kernel with fewer
+# Of all of them together. With more, a CPU spends half of its time on memory; with fewer, a GPU waits for the next kernel.
+PIXELS, PIXELS_ON_GPU = 2**18, 2**25
 RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
 
 

@@ -17,7 +17,7 @@ from adamatch.report.looks import spread
 from adamatch.report.pool import Pool
 
 MOST = 500  # images of each kind: the map of more takes longer, and shows no more
-BATCH = 128
+BATCH, BATCH_ON_CPU = 128, 8
 NEIGHBOURS = 30  # of t-SNE
 FEWEST = 4 * NEIGHBOURS  # images for which t-SNE says more than the two main directions
 MAIN = 50  # directions that t-SNE starts from
@@ -76,8 +76,9 @@ def _features(model: Model, images: Pixels) -> NDArray[np.float32] | None:
         return None
     rows = []
     try:
-        for start in range(0, len(images), BATCH):
-            x = torch.from_numpy(images[start : start + BATCH]).to(model.machine.device)
+        batch = BATCH if model.machine.device.type == "cuda" else BATCH_ON_CPU
+        for start in range(0, len(images), batch):
+            x = torch.from_numpy(images[start : start + batch]).to(model.machine.device)
             with model.machine.autocast():
                 rows.append(features(normalise(x.permute(0, 3, 1, 2))).float().flatten(1).cpu())
         found: NDArray[np.float32] = torch.cat(rows).numpy()

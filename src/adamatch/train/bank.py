@@ -24,7 +24,7 @@ from adamatch.nets.frozen import Lower, Upper
 from adamatch.train.execution import Execution
 from adamatch.train.run import Run
 
-BATCH = 32  # images at a time: of more, what is computed between two layers does not fit a CPU's caches
+BATCH = 8  # images at a time: with more, a CPU spends half of its time on memory
 FULL = 0.7  # of the free memory: more is not taken
 
 
