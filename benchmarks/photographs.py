@@ -58,6 +58,8 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
+    if given.recipe:  # whether domains look alike or not
+        settings.KEPT = {name: settings.PRETRAINED.get(name, value) for name, value in (("lr", 0.01), ("statistics", "global"))}
     if given.table:
         given.table.write_text(table(given.set, given.out))
     elif given.picture:
