@@ -59,7 +59,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
     if given.recipe:  # whether domains look alike or not
-        settings.KEPT = {name: settings.PRETRAINED.get(name, value) for name, value in (("lr", 0.01), ("statistics", "global"))}
+        settings.KEPT = {"lr": settings.PRETRAINED["lr"], "statistics": settings.PRETRAINED.get("statistics", "global")}
     if given.table:
         given.table.write_text(table(given.set, given.out))
     elif given.picture:
