@@ -14,6 +14,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.data.tasks import Labelled, Unlabelled
+from adamatch.nets import fused, fused_depthwise
 from adamatch.nets.norm import estimate_statistics
 from adamatch.nets.weights import load_weights
 from adamatch.train import head
@@ -109,3 +110,18 @@ def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:
     found = tiny.solve(run, tmp_path / "alone").net.state_dict()["head.weight"]
     torch.testing.assert_close(found, head_of(pool, weights), rtol=1e-3, atol=1e-4)
     assert not torch.allclose(found, head_of(pool, weights, problem.unlabelled), rtol=1e-2)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    """Each would take longer than the few passes that it is for."""
+
+    def refuse(*_: object) -> bool:
+        raise AssertionError("a kernel would run")
+
+    net, (pool,) = nets.build("efficientnet-lite0", 3), tiny.problem().labelled
+    monkeypatch.setattr(fused, "norm_runs_on", refuse)
+    monkeypatch.setattr(fused_depthwise, "runs_on", refuse)
+    head.start_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept)
+    with pytest.raises(AssertionError, match="a kernel would run"):  # afterwards they are used again
+        net(torch.zeros(2, 3, 32, 32))

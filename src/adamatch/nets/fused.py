@@ -1,5 +1,7 @@
 """Operators around the norm kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +20,18 @@ def use(net: nn.Module, on: bool) -> None:
     for module in net.modules():
         if hasattr(module, "fused"):
             module.fused = on  # type: ignore[assignment]
+
+
+@contextmanager
+def off(net: nn.Module) -> Iterator[None]:
+    """Within it a network does without its kernels: a few passes take less time than compiling them."""
+    users = [module for module in net.modules() if getattr(module, "fused", False)]
+    use(net, False)
+    try:
+        yield
+    finally:
+        for module in users:
+            module.fused = True  # type: ignore[assignment]
 
 
 def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from adamatch.augment.views import normalise
 from adamatch.data.store import Pixels
 from adamatch.data.tasks import Labelled, Unlabelled
+from adamatch.nets import fused
 from adamatch.nets.norm import estimate_statistics, has_batch_norm
 from adamatch.train import neighbours
 from adamatch.train.speed import Machine
@@ -39,11 +40,12 @@ def start_head(
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
     y = [labels(pool, head.out_features, machine) for pool in pools]
-    x = before = [features(net, each, machine) for each in parts]
-    if not kept and has_batch_norm(net):
-        estimate_statistics(net, batches(pools, unlabelled, machine))
-        net.eval()
-        x = [features(net, each, machine) for each in parts]
+    with fused.off(net):
+        x = before = [features(net, each, machine) for each in parts]
+        if not kept and has_batch_norm(net):
+            estimate_statistics(net, batches(pools, unlabelled, machine))
+            net.eval()
+            x = [features(net, each, machine) for each in parts]
     if unlabelled:
         *both, both_tu = (torch.cat(each, 1) for each in zip(before, x, strict=True))
         y.append(neighbours.guess(list(zip(both, y, strict=True)), both_tu, classifier))

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from adamatch.data.store import Pixels
+from adamatch.nets import fused
 from adamatch.nets.efficientnet_lite import EfficientNetLite
 from adamatch.nets.frozen import Whole
 from adamatch.train import neighbours
@@ -19,7 +20,8 @@ ALIKE = 0.025  # domains look alike from here on: results/office31.md
 def likeness(net: nn.Module, source: Sequence[Pixels], target: Sequence[Pixels], machine: Machine) -> float:
     """The part of neighbours that are of different domains: 0.5 where both are one domain, 0 where no image finds the other."""
     net = (Whole(net) if isinstance(net, EfficientNetLite) else net).to(machine.device).eval()
-    found = [features(net, parts, machine, MOST) for parts in (source, target)]
+    with fused.off(net):
+        found = [features(net, parts, machine, MOST) for parts in (source, target)]
     count = min(map(len, found))  # as many of each
     near = neighbours.graph(torch.cat([x[torch.linspace(0, len(x) - 1, count).long()] for x in found])).indices()
     return float(((near[0] < count) != (near[1] < count)).float().mean())
