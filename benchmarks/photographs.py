@@ -7,6 +7,11 @@ target's, which are trained on without their labels, as is customary; accuracy i
 each evaluation, so that no label is anywhere near training. What is there counts as done. --table writes a table of it, and
 --picture draws it.
 
+With --labels N some target images of each class have their labels, which are left out of the test; `--only sketch:sketch` is
+then semi-supervised learning, without a source:
+
+    python benchmarks/photographs.py pacs --data DIR --out OUT --labels 5 --only photo:sketch --only sketch:sketch
+
 Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment.md):
 
     python benchmarks/photographs.py pacs --data DIR --out OUT --method adamatch --recipe '{"release": false}' --options '{}'
@@ -23,11 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import adamatch
 from adamatch import settings
 from adamatch.data.folders import read
+from adamatch.data.own import OwnData
 from adamatch.data.store import Store
+from adamatch.data.tasks import choose
 from adamatch.given import number
 from adamatch.judge import outputs
 from adamatch.train.folder import RunFolder
@@ -35,6 +43,8 @@ from adamatch.train.folder import RunFolder
 DOMAINS = {"pacs": ("photo", "art_painting", "cartoon", "sketch"), "office31": ("amazon", "dslr", "webcam")}
 INSIDE = {"pacs": "", "office31": "images"}
 LAST = 10  # evaluations, whose median is the accuracy
+
+Rows = NDArray[np.int64]
 
 
 def main() -> None:
@@ -46,6 +56,7 @@ def main() -> None:
     parser.add_argument("--method", action="append", help="adamatch and supervised, unless given")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--only", action="append", help="source:target")
+    parser.add_argument("--labels", type=int, default=0, help="labelled target images of each class")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
     parser.add_argument("--images", default="auto", help="labelled images to train for")
@@ -75,7 +86,7 @@ def go(given: argparse.Namespace) -> None:
     pairs = given.only or [":".join(pair) for pair in itertools.permutations(DOMAINS[given.set], 2)]
     methods = given.method or ["adamatch", "supervised"]
     waiting = [f"{pair}:{method}:{seed}" for seed in given.seeds for pair in pairs for method in methods]
-    waiting = [each for each in waiting if not (given.out / f"{name_of(each)}.json").exists()]
+    waiting = [each for each in waiting if not (given.out / f"{name_of(each, given.labels)}.json").exists()]
     for domain in sorted({domain for each in waiting for domain in each.split(":")[:2]}):
         images(given, domain)  # once, before processes would do it at the same time
     running: list[subprocess.Popen[bytes]] = []
@@ -98,13 +109,13 @@ def images(given: argparse.Namespace, domain: str) -> Store:
 
 def do(given: argparse.Namespace, source: str, target: str, method: str, seed: str) -> str:
     """One run; its summary and what it noted are kept."""
-    began, name = time.monotonic(), name_of(":".join((source, target, method, seed)))
-    labelled, wanted = images(given, source), images(given, target)
+    began, name = time.monotonic(), name_of(":".join((source, target, method, seed)), given.labels)
+    wanted = images(given, target)
+    labelled = wanted if source == target else images(given, source)
     folder = given.runs / given.set / name
-    unlabelled = Store(wanted.images, None, ())
+    task, rows, few = posed(labelled, wanted, given.labels, int(seed))
     model = adamatch.fit(
-        source=labelled,
-        target=unlabelled,
+        **task,
         out=folder,
         method=method,
         options=given.options,
@@ -116,23 +127,25 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         quiet=True,
     )
     result, found = RunFolder(folder).result() or {}, outputs.load(folder)
-    labels = np.asarray(wanted.labels)[outputs.rows(len(wanted))]
-    curve = [round(100 * float((each["target"].argmax(1) == labels).mean()), 2) for each in found.values()]
+    rows = rows[outputs.rows(len(rows))]
+    labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
+    curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
         "source": source,
         "target": target,
         "method": method,
         "seed": int(seed),
+        "labels": given.labels,
         "accuracy": statistics.median(curve[-LAST:]),
         "spread_of_last": round(max(curve[-LAST:]) - min(curve[-LAST:]), 2),
         "last": curve[-1],
         "best_ORACLE": max(curve),
         "curve": curve,
-        "test_images": len(labels),
+        "test_images": int(tested.sum()),
         "wall_seconds": round(time.monotonic() - began, 1),
         **{key: result[key] for key in ("seconds", "machine", "at_a_time", "versions", "date", "run")},
     }
-    held = _held_out_labels(model, labelled, int(seed))
+    held = _held_out_labels(model, labelled, task.get("labels_per_class"), int(seed))
     np.savez_compressed(
         given.runs / given.set / f"{name}.npz",
         labels=labels,
@@ -147,18 +160,31 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
     return f"{name}: {summary['accuracy']:.1f} ({steady}), {summary['seconds']:.0f} s of training"
 
 
-def _held_out_labels(model: adamatch.Model, labelled: Store, seed: int) -> Any:
-    """Of the held-out source images that a run looked at."""
-    from adamatch.data.own import OwnData
+def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[str, Any], Rows, Rows]:
+    """What `fit` is given; which of the wanted images it then has without labels; which of these have a label elsewhere."""
+    everything, hidden = np.arange(len(wanted)), Store(wanted.images, None, ())
+    if not count:
+        return {"source": labelled, "target": hidden}, everything, everything[:0]
+    if wanted is labelled:
+        data = OwnData(wanted.size, quiet=True)
+        data.problem(wanted, None, None, None, count, seed)
+        task = {"source": wanted, "target": wanted, "labels_per_class": count}
+        return task, np.setdiff1d(everything, data.held_out), data.trained
+    few, _ = choose(np.asarray(wanted.labels), wanted.classes, count, seed)
+    some = Store(wanted.images[few], np.asarray(wanted.labels)[few], wanted.classes)
+    return {"source": labelled, "target": hidden, "target_labels": some}, everything, few
 
-    problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, None, seed)
+
+def _held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | None, seed: int) -> Any:
+    """Of the held-out source images that a run looked at."""
+    problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
     held = np.asarray(problem.tests["source"].labels)
     return held[outputs.rows(len(held))]
 
 
-def name_of(run: str) -> str:
+def name_of(run: str, labels: int) -> str:
     source, target, method, seed = run.split(":")
-    return f"{source}-{target}-{method}-s{seed}"
+    return f"{source}-{target}-{method}{f'-{labels}' if labels else ''}-s{seed}"
 
 
 def table(which: str, folder: Path) -> str:
