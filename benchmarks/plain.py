@@ -19,7 +19,7 @@ from adamatch.augment.ops import OPS
 from adamatch.data.tasks import Problem
 from adamatch.evaluate import Evaluation
 from adamatch.methods import AdaMatch
-from adamatch.methods.parts import Batch, Metrics
+from adamatch.methods.contract import Batch, Metrics
 from adamatch.nets import WeightAverage, fused
 from adamatch.train.optim import decay_weights, learning_rate
 from adamatch.train.run import Recipe

@@ -76,6 +76,8 @@ def test_every_method_on_every_task(method: str, task: str, seed: int, tmp_path:
     assert Run.from_json(json.dumps(result["run"])) == run
     assert 0 <= result["accuracy"] <= 100
     assert (result["source_accuracy"] is None) == (task == "ssl")
+    assert (result["target_shares"] is None) == (method != "adamatch")
+    assert result["target_shares"] is None or sum(result["target_shares"]) == pytest.approx(1, abs=0.001)
     chosen = result["labelled_subset"]
     assert (chosen is not None) == (task in ("ssl", "ssda"))
     if chosen:

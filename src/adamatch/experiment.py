@@ -191,7 +191,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         execution,
     )
     average = average.net if isinstance(average, Upper) else average
-    facts = result(run, problem, history, stage.spent) | {"weights": loaded}
+    shares = None if method.shares is None else [round(share, 4) for share in method.shares.tolist()]
+    facts = result(run, problem, history, stage.spent) | {"weights": loaded, "target_shares": shares}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
     shape, white = run.recipe.shape, run.recipe.white
     model = Model(average, problem.classes, run.recipe.size, network, machine, told, shape, white=white)

@@ -13,7 +13,8 @@ from torch import Tensor, nn, tensor
 from adamatch.errors import InputError
 from adamatch.methods import trust
 from adamatch.methods.adamatch import AdaMatch
-from adamatch.methods.parts import Batch, forward_twice
+from adamatch.methods.contract import Batch
+from adamatch.methods.parts import forward_twice
 from adamatch.nets.wideresnet import WideResNet
 
 KNOWN = [0.2, 0.5, 0.3]
@@ -141,6 +142,15 @@ def test_the_window_is_as_long_as_asked() -> None:
         means.append(z[n_sl : n_sl + n_tu].softmax(1).mean(0))
         method.loss(net, batch)
     torch.testing.assert_close(method.mean_tu.means.mean(0), (means[1] + means[2]) / 2)
+    torch.testing.assert_close(method.shares, (means[1] + means[2]) / 2)
+
+
+def test_the_targets_shares_are_the_estimate_where_there_is_one() -> None:
+    method = AdaMatch(3, align="estimated", window=2)
+    method.loss(TinyNet(3), make_batch(0))
+    assert method.estimate is not None
+    torch.testing.assert_close(method.shares, method.estimate.value)
+    assert method.shares.sum().item() == pytest.approx(1)
 
 
 class Given(nn.Module):

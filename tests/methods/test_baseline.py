@@ -9,7 +9,7 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 
 from adamatch.methods.baseline import BaselineBN, Supervised
-from adamatch.methods.parts import Batch
+from adamatch.methods.contract import Batch
 
 
 def reference(p: tiny_net.Params, batch: Batch, joint: bool, source_loss: str) -> float:

@@ -9,8 +9,8 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 
 from adamatch.errors import InputError
+from adamatch.methods.contract import Batch
 from adamatch.methods.fixmatch import FixMatch
-from adamatch.methods.parts import Batch
 
 Histories = tuple[list[losses.Array], list[losses.Array]]
 

@@ -10,8 +10,8 @@ from reference.tiny_net import TinyNet, make_batch
 from torch import nn
 
 from adamatch.errors import InputError
+from adamatch.methods.contract import Batch
 from adamatch.methods.mcd import MCD, discrepancy
-from adamatch.methods.parts import Batch
 
 HEADS = ("head.weight", "head.bias", "head2.weight", "head2.bias")
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from adamatch.methods.parts import Batch
+from adamatch.methods.contract import Batch
 
 Array = npt.NDArray[np.float64]
 Params = dict[str, Array]

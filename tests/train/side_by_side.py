@@ -21,7 +21,7 @@ from train import several, tiny
 from adamatch import methods, nets
 from adamatch.data.sampler import Stream
 from adamatch.data.tasks import Labelled, Problem, Unlabelled, add_labelled
-from adamatch.methods.parts import Batch, Method, Phase
+from adamatch.methods.contract import Batch, Method, Phase
 from adamatch.nets.wideresnet import WideResNet
 from adamatch.train.run import Run
 
@@ -137,7 +137,7 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
                 if phase is phases[0]:
                     if not training.shown:
                         trainings.append(training)
-                    training.shown.append(Batch(*(copy.deepcopy(each) for each in batch)))
+                    training.shown.append(copy.deepcopy(batch))
                 return phase.loss(net, batch)
 
             return Phase(loss, phase.trains)

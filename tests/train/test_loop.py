@@ -19,7 +19,7 @@ from train import tiny
 
 from adamatch import ranks
 from adamatch.errors import InputError
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.train import checkpoint, loop, speed, supply
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder

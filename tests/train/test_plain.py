@@ -9,7 +9,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.methods import AdaMatch
-from adamatch.methods.parts import Batch
+from adamatch.methods.contract import Batch
 from adamatch.train.optim import learning_rate
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Inputs

@@ -15,7 +15,8 @@ from train import tiny
 from adamatch import methods, nets
 from adamatch.augment.views import Views
 from adamatch.data.tasks import Labelled, Problem, add_labelled
-from adamatch.methods.parts import Batch, Method, Metrics, Phase, cross_entropy
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods.parts import cross_entropy
 from adamatch.methods.schedules import warm_up
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights, learning_rate, make_optimiser

@@ -15,7 +15,7 @@ from train.side_by_side import CASES, STEPS, Training, done, outcome
 
 from adamatch.augment.ops import OPS
 from adamatch.methods import AdaMatch
-from adamatch.methods.parts import Batch
+from adamatch.methods.contract import Batch
 
 TOLERANCE = 1e-6
 every_case = pytest.mark.parametrize("case", CASES)

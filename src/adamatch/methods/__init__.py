@@ -1,4 +1,4 @@
-"""Methods by name. Each is an nn.Module with `phases`, `unlabelled` and `weight_decay`; `parts` has the contract."""
+"""Methods by name. Each is an nn.Module with `phases`, `unlabelled` and `weight_decay`; `contract` says what that is."""
 
 import inspect
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from adamatch.errors import InputError, unknown
 from adamatch.methods import mcd
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.baseline import BaselineBN, Supervised
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.fixmatch import FixMatch
 from adamatch.methods.mcd import MCD
 from adamatch.methods.noisy_student import NoisyStudent
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
 
 __all__ = [
     "MCD",

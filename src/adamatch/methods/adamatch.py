@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from adamatch.errors import InputError
 from adamatch.methods import arguments, parts, schedules, trust
 from adamatch.methods.averages import Running, Window
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
 
 class AdaMatch(Method):
@@ -72,6 +72,10 @@ class AdaMatch(Method):
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
+
+    @property
+    def shares(self) -> Tensor:
+        return self.mean_tu.means.mean(0) if self.estimate is None else self.estimate.value
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         x_sl = torch.cat([batch.x_sl_w, batch.x_sl_s])

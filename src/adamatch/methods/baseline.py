@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from adamatch.methods import arguments, parts
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
 
 class Supervised(Method):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from adamatch.methods import arguments, parts, schedules
 from adamatch.methods.averages import Running, Window
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
 
 class FixMatch(Method):

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from adamatch.errors import InputError
 from adamatch.methods import parts
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.nets.norm import unrecorded
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from adamatch.methods import arguments
 from adamatch.methods.baseline import Supervised
-from adamatch.methods.parts import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
 
 class NoisyStudent(Method):

@@ -15,7 +15,7 @@ from adamatch.data.feed import choose_place, free_host
 from adamatch.data.tasks import Labelled, Problem, Unlabelled
 from adamatch.errors import InputError, is_out_of_memory
 from adamatch.given import argument, overwriting
-from adamatch.methods.parts import Batch, Method
+from adamatch.methods.contract import Batch, Method
 from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine

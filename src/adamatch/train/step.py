@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from adamatch import ranks
 from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Picked, Views
-from adamatch.methods.parts import Batch, Method, Metrics
+from adamatch.methods.contract import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
 from adamatch.nets.norm import BatchNorm, keep_statistics
 from adamatch.train.meter import Meter
