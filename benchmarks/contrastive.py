@@ -24,7 +24,7 @@ from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normali
 
 from adamatch import experiment, nets
 from adamatch.augment.views import normalise
-from adamatch.data.tasks import Labelled, Problem
+from adamatch.data.tasks import Problem
 from adamatch.train import head, neighbours, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -98,7 +98,7 @@ def guessed(net: Any, problem: Problem, machine: speed.Machine) -> float:
     net.eval()
     (pool,), test = problem.labelled, problem.tests["target"]
     x, x_t = (head.features(net, parts, machine) for parts in (pool.parts, (test.images[:TESTED],)))
-    y = head.labels(Labelled(pool.parts, pool.labels), len(problem.classes), machine)
+    y = head.labels(pool, len(problem.classes), machine)
     found = neighbours.guess([(x, y)], x_t, head.classifier).argmax(1).cpu()
     return 100 * float((found == torch.as_tensor(test.labels[:TESTED])).float().mean())  # type: ignore[index]
 

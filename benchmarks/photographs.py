@@ -143,7 +143,8 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         "curve": curve,
         "test_images": int(tested.sum()),
         "wall_seconds": round(time.monotonic() - began, 1),
-        **{key: result[key] for key in ("seconds", "machine", "at_a_time", "versions", "date", "run")},
+        "at_a_time": given.processes,
+        **{key: result[key] for key in ("seconds", "machine", "versions", "date", "run")},
     }
     held = _held_out_labels(model, labelled, task.get("labels_per_class"), int(seed))
     np.savez_compressed(
