@@ -1,18 +1,19 @@
-"""Kernels compiled ahead: which layers, for which passes, and that nothing happens where there is nothing to compile."""
+"""Kernels compiled ahead: which ones, for which passes, and that nothing happens where there is nothing to compile."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from adamatch import nets
 from adamatch.methods.parts import forward_joint, forward_twice
 from adamatch.nets import kernels
-from adamatch.nets.norm import BatchNorm, keep_statistics
+from adamatch.nets.norm import keep_statistics
 from adamatch.settings import PRETRAINED
 from adamatch.train import ahead
 from adamatch.train.run import Recipe
@@ -47,30 +48,42 @@ def test_passes_are_those_of_the_methods() -> None:
     assert ahead._pass("mcd", RECIPE) is None
 
 
-def test_every_kind_of_layer_is_compiled_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = nets.build("efficientnet-lite0", 2)
-    assert isinstance(net, nets.EfficientNetLite)
-    passes = [ahead._pass("adamatch", RECIPE), ahead._pass("adamatch", KEPT)]
-    shapes = [[shape for _, shape in ahead._layers(net, 32, found[0])] for found in passes if found]
-    assert [(len(set(each)), len(each)) for each in shapes] == [(8, 14), (8, 14)]  # most of two kinds of layer
-    done: set[tuple[tuple[int, ...], bool]] = set()
-    plain = ahead._layers
+@pytest.mark.skipif(not kernels.AVAILABLE, reason="needs Triton")
+def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
+    """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
+    passes = [ahead._pass("supervised", RECIPE), ahead._pass("adamatch", KEPT)]
+    program = """
+import json, sys
+from adamatch.train import ahead
+asked, number = sys.argv[1], int(sys.argv[2])
+network, size, passes, _, count = json.loads(asked)
+launches = ahead._launches(network, size, passes)
+mine = [f"{kernel.__name__} {arguments} {options}" for kernel, arguments, options in launches]
+print(json.dumps([mine, mine[number::count]]))
+ahead._launches = lambda *_: launches[:2]
+ahead._compile_part(asked, 1)
+"""
+    asked = json.dumps([RECIPE.network, 32, passes, [9, 0], 2])
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    found = []
+    for number in range(2):
+        command = [sys.executable, "-c", program, asked, str(number)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        found.append(json.loads(done.stdout))
+    (every, first), (again, second) = found
+    assert every == again
+    assert sorted(first + second) == sorted(every)
+    assert len(every) == len(set(every)) > 50
+    names = {each.split()[0] for each in every}
+    assert names >= {"_moments", "_apply", "_grad_sums", "_grad_input", "_convolve", "_weight_grad", "_spread"}
+    assert len(list(tmp_path.rglob("*.cubin"))) == 1  # the second of two
 
-    def note(layer: nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
-        for norm in layer.modules():
-            if isinstance(norm, BatchNorm) and not given[0].is_meta:  # those only tell shapes
-                done.add((tuple(given[0].shape), norm.training))
 
-    def noted(*given: Any) -> list[tuple[nn.Module, tuple[int, ...]]]:
-        found = plain(*given)
-        for layer, _ in found:
-            layer.register_forward_hook(note)
-        return found
-
-    monkeypatch.setattr(ahead, "_layers", noted)
-    for number in range(3):
-        ahead._compile_part(json.dumps([RECIPE.network, 32, passes, "cpu", 3]), number)
-    assert done == {(shape, training) for each, training in zip(shapes, (True, False), strict=True) for shape in each}
+def test_numbers_differ_as_triton_tells_them_apart() -> None:
+    kinds = [ahead._kind(each) for each in (1, 2, 3, 16, 2**31, 0.5, 0.1, None, torch.bfloat16)]
+    assert kinds[1] == kinds[2]
+    assert kinds[5] == kinds[6]
+    assert len({str(each) for each in kinds}) == 7
 
 
 @pytest.mark.parametrize("network", ["efficientnet-lite0", "wrn-28-2"])

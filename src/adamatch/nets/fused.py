@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.nets import kernels
+from adamatch.nets.operators import has_kernels, operator
 from adamatch.nets.plan import Plan
 from adamatch.nets.statistics import of_all_ranks, record
 
@@ -37,7 +38,7 @@ def off(net: nn.Module) -> Iterator[None]:
 def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
     return (
         kernels.AVAILABLE
-        and x.is_cuda
+        and has_kernels(x)
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and x.is_contiguous(memory_format=LAST)
         and 8 <= x.shape[1] <= 2048
@@ -109,7 +110,7 @@ def recorded_norm_act(
     return _recorded_norm_act(x, weight, bias, mean, var, eps, slope, ceiling)  # type: ignore[no-any-return]
 
 
-@torch.library.custom_op("adamatch::norm_act", mutates_args=())
+@operator("adamatch::norm_act")
 def _norm_act(
     x: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
@@ -122,7 +123,7 @@ def _norm_act(
     return y, stats
 
 
-@torch.library.custom_op("adamatch::add_norm_act", mutates_args=())
+@operator("adamatch::add_norm_act")
 def _add_norm_act(
     a: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
@@ -135,7 +136,7 @@ def _add_norm_act(
     return total, y, stats
 
 
-@torch.library.custom_op("adamatch::norm_act_then_add", mutates_args=())
+@operator("adamatch::norm_act_then_add")
 def _norm_act_then_add(
     x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
@@ -148,7 +149,7 @@ def _norm_act_then_add(
     return y, stats
 
 
-@torch.library.custom_op("adamatch::recorded_norm_act", mutates_args=())
+@operator("adamatch::recorded_norm_act")
 def _recorded_norm_act(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, slope: float, ceiling: float | None = None
 ) -> Tensor:
@@ -158,7 +159,7 @@ def _recorded_norm_act(
     return y
 
 
-@torch.library.custom_op("adamatch::recorded_norm_act_grad", mutates_args=())
+@operator("adamatch::recorded_norm_act_grad")
 def _recorded_norm_act_grad(
     dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
     eps: float, slope: float, ceiling: float | None = None,
@@ -171,7 +172,7 @@ def _recorded_norm_act_grad(
     return dx, dweight, dbias
 
 
-@torch.library.custom_op("adamatch::norm_act_grad", mutates_args=())
+@operator("adamatch::norm_act_grad")
 def _norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,

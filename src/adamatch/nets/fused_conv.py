@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from adamatch.nets import kernels, kernels_conv
+from adamatch.nets.operators import has_kernels, operator
 
 LAST = torch.channels_last
 
@@ -14,7 +15,7 @@ def runs_on(x: Tensor, weight: Tensor) -> bool:
     width = x.shape[3]
     return (
         kernels.AVAILABLE
-        and x.is_cuda
+        and has_kernels(x)
         and x.dtype in (torch.bfloat16, torch.float16)
         and x.is_contiguous(memory_format=LAST)
         and weight.shape[0] in (16, 32, 64)
@@ -29,7 +30,7 @@ def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     return _conv3x3(x, weight)  # type: ignore[no-any-return]
 
 
-@torch.library.custom_op("adamatch::conv3x3", mutates_args=())
+@operator("adamatch::conv3x3")
 def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     y: Tensor
     if x.shape[1] == 16:  # where cuDNN takes more than twice as long (results/kernels.json)
@@ -40,14 +41,14 @@ def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     return y.contiguous(memory_format=LAST)
 
 
-@torch.library.custom_op("adamatch::conv3x3_weight_grad", mutates_args=())
+@operator("adamatch::conv3x3_weight_grad")
 def _conv3x3_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     dw = torch.empty_like(weight)
     kernels_conv.weight_grad(x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST), dw)
     return dw
 
 
-@torch.library.custom_op("adamatch::conv3x3_input_grad", mutates_args=())
+@operator("adamatch::conv3x3_input_grad")
 def _conv3x3_input_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     dx = torch.ops.aten.convolution_backward(
         dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]

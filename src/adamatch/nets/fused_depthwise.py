@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from adamatch.nets import kernels, kernels_depthwise
+from adamatch.nets.operators import has_kernels, operator
 
 LAST = torch.channels_last
 # Strides at which each is computed by the kernel rather than by cuDNN.
@@ -20,7 +21,7 @@ def runs_on(x: Tensor, weight: Tensor, stride: int) -> bool:
     return (
         kernels.AVAILABLE
         and stride in {*FORWARD, *INPUT_GRAD, *WEIGHT_GRAD}
-        and x.is_cuda
+        and has_kernels(x)
         and (x.dtype in (torch.bfloat16, torch.float16) or (x.dtype == torch.float32 and not torch.is_autocast_enabled("cuda")))
         and x.is_contiguous(memory_format=LAST)
         and weight.shape[1:] in ((1, 3, 3), (1, 5, 5))
@@ -33,7 +34,7 @@ def depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tens
     return _depthwise(x, weight, stride, before)  # type: ignore[no-any-return]
 
 
-@torch.library.custom_op("adamatch::depthwise", mutates_args=())
+@operator("adamatch::depthwise")
 def _depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
     if stride in FORWARD:
         y = _convolved(x, stride)
@@ -43,7 +44,7 @@ def _depthwise(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Ten
     return torch.conv2d(padded, weight.to(x.dtype), None, stride, padding, 1, x.shape[1]).contiguous(memory_format=LAST)
 
 
-@torch.library.custom_op("adamatch::depthwise_input_grad", mutates_args=())
+@operator("adamatch::depthwise_input_grad")
 def _depthwise_input_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
     if stride in INPUT_GRAD:
         dx = torch.empty_like(x, memory_format=LAST)
@@ -55,7 +56,7 @@ def _depthwise_input_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, be
     return dx.contiguous(memory_format=LAST)
 
 
-@torch.library.custom_op("adamatch::depthwise_weight_grad", mutates_args=())
+@operator("adamatch::depthwise_weight_grad")
 def _depthwise_weight_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
     dw = torch.empty_like(weight)
     if stride in WEIGHT_GRAD:

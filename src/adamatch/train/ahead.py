@@ -1,6 +1,7 @@
 """Triton kernels compiled ahead: by several processes at once, while images are read. The first step finds them in a cache.
 
-Alone, the first step compiles one kernel after the other, which can take about as long as a short run itself.
+Alone, the first step compiles one kernel after the other, which can take about as long as a short run itself. These processes
+do not touch the GPU: shapes of images go through the network, and what they would launch is compiled, each process its part.
 """
 
 import hashlib
@@ -11,19 +12,22 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from filelock import BaseFileLock
-from torch import Tensor, nn
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import locks, nets
-from adamatch.nets import kernels
-from adamatch.nets.efficientnet_lite import EfficientNetLite
+from adamatch.nets import kernels, operators
 from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 
 # Images that go through a network at once, the groups among them, and where batch norm has its statistics from.
 Pass = tuple[int, tuple[int, ...] | None, str]
+Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
 MOST = 12  # processes
 SECONDS = 90  # after which the step compiles itself what is missing
 
@@ -42,7 +46,7 @@ def compiled(recipes: Sequence[Recipe], methods: Sequence[str], device: torch.de
         yield
         return
     network = recipes[0].network, recipes[0].size
-    asked = json.dumps([*network, passes, str(device), count])
+    asked = json.dumps([*network, passes, torch.cuda.get_device_capability(), count])
     command = [sys.executable, "-m", "adamatch.train.ahead", asked]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
@@ -110,41 +114,62 @@ def _load_libraries(device: torch.device) -> None:
     torch.conv2d(x, x[:, :, :1, :1]).sum().item()
 
 
+class Target:
+    """Stands in for Triton's driver: says for which GPU to compile, and touches none."""
+
+    def __init__(self, capability: Sequence[int]) -> None:
+        self.capability = capability
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 10 * self.capability[0] + self.capability[1], 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
 def _compile_part(asked: str, number: int) -> None:
-    """Every `count`-th layer, from that of its own number on, forwards and back."""
-    network, size, passes, device, count = json.loads(asked)
-    net = nets.build(network, 2)
-    assert isinstance(net, EfficientNetLite)
-    layers = [(layer, shape, *how) for n, *how in passes for layer, shape in _layers(net, size, n)]
-    net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for layer, shape, groups, statistics in layers[number::count]:
-        layer.train()
-        if statistics == "kept":
-            keep_statistics(layer)
-        x = torch.zeros(shape, device=device, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
-        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
-            y: Tensor = layer(x.requires_grad_(), tuple(groups) if groups else None)
-        y.sum().backward()  # type: ignore[no-untyped-call]
+    """Every `count`-th kernel, from that of its own number on."""
+    from triton.runtime import driver
+
+    network, size, passes, capability, count = json.loads(asked)
+    driver.set_active(Target(capability))
+    for kernel, arguments, options in _launches(network, size, passes)[number::count]:
+        kernel.warmup(*arguments, grid=(1,), **options)
 
 
-def _layers(net: EfficientNetLite, size: int, n: int) -> list[tuple[nn.Module, tuple[int, ...]]]:
-    """Layers that have kernels and the shapes of their inputs, each kind once."""
-    found: dict[object, tuple[nn.Module, tuple[int, ...]]] = {}
+def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
+    """What passes launch, forwards and back, each kind once. Their images are shapes alone."""
+    from triton.runtime.jit import JITFunction
 
-    def note(layer: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
-        kind = (type(layer), given[0].shape, result.shape, tuple(each.shape for each in layer.parameters()))
-        found.setdefault(kind, (layer, tuple(given[0].shape)))
+    found: dict[object, Launch] = {}
 
-    hooks = [layer.register_forward_hook(note) for layer in (net.bn1, *net.in_order, net.bn2)]
-    with torch.no_grad():
-        torch.func.functional_call(net, _shapes_of(net), torch.empty(n, 3, size, size, device="meta"))
-    for hook in hooks:
-        hook.remove()
+    def note(kernel: Any, *given: Any, grid: object, warmup: bool, **options: Any) -> None:
+        arguments = [each.dtype if isinstance(each, Tensor) else each for each in given]
+        kinds = [each if param.is_constexpr else _kind(each) for param, each in zip(kernel.params, arguments, strict=True)]
+        found.setdefault((kernel.__name__, *kinds, *options.items()), (kernel, arguments, options))
+
+    operators.run_on_shapes()
+    with patch.object(JITFunction, "run", note), FakeTensorMode(), torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        for n, groups, statistics in passes:
+            net = nets.build(network, 2).train()
+            if statistics == "kept":
+                keep_statistics(net)
+            x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)
+            y: Tensor = net(x, groups=tuple(groups)) if groups else net(x)
+            y.float().sum().backward()  # type: ignore[no-untyped-call]
     return list(found.values())
 
 
-def _shapes_of(net: nn.Module) -> dict[str, Tensor]:
-    return {name: each.to("meta") for name, each in (*net.named_parameters(), *net.named_buffers())}
+def _kind(argument: object) -> object:
+    """What Triton compiles a kernel for: of numbers, whether they are 1 or multiples of 16."""
+    if not isinstance(argument, int):
+        return type(argument) if isinstance(argument, float) else argument
+    return argument == 1, argument % 16 == 0, argument.bit_length() > 31
 
 
 if __name__ == "__main__":
