@@ -38,24 +38,6 @@ def test_the_learning_rate_ends_at_a_quarter() -> None:
     assert learning_rate(0.5, 1, 0.7) == 0.5  # constant
 
 
-def test_the_learning_rate_may_rise_first() -> None:
-    p = np.linspace(0, 1, 101)
-    rise = 0.5 - np.cos(np.minimum(np.pi, np.pi * p / 0.25)) / 2
-    expected = 0.03 * np.cos(np.arccos(0.25) * p) * rise
-    np.testing.assert_allclose([learning_rate(0.03, 0.25, float(each), 0.25) for each in p], expected, rtol=1e-12, atol=1e-18)
-    assert learning_rate(0.03, 0.25, 0, 0.25) == 0
-
-
-def test_a_step_gets_a_learning_rate_that_rises_where_the_recipe_says_so() -> None:
-    run = tiny.a_run(lr_rise=0.5)
-    supply = supply_of(run, tiny.problem("uda"), "adamatch")
-    rates = [supply.next(done).lr.item() for done in range(tiny.STEPS)]
-    whole = [learning_rate(run.recipe.lr, run.recipe.lr_end, done / tiny.STEPS) for done in range(tiny.STEPS)]
-    assert rates[0] == 0
-    assert all(rate < full for rate, full in zip(rates[: tiny.STEPS // 2], whole, strict=False))
-    assert rates[-1] == pytest.approx(whole[-1])
-
-
 def test_mu_rises_over_the_first_half() -> None:
     p = np.linspace(0, 1, 101)
     expected = 0.5 - np.cos(np.minimum(np.pi, 2 * np.pi * p)) / 2

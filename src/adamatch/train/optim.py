@@ -10,10 +10,9 @@ from torch import nn
 from adamatch.train.run import Recipe
 
 
-def learning_rate(start: float, end: float, progress: float, rise: float = 0.0) -> float:
-    """start * cos(arccos(end) * progress): from `start` to `start * end`; it rises from 0 by a cosine over the part `rise`."""
-    risen = 0.5 - math.cos(math.pi * progress / rise) / 2 if progress < rise else 1.0
-    return risen * start * math.cos(math.acos(end) * progress)
+def learning_rate(start: float, end: float, progress: float) -> float:
+    """start * cos(arccos(end) * progress): from `start` to `start * end`."""
+    return start * math.cos(math.acos(end) * progress)
 
 
 def make_optimiser(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:

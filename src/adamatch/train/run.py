@@ -20,7 +20,7 @@ ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
 LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0, "fitted_head": False}
-LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999, "lr_rise": 0.0}
+LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -34,7 +34,6 @@ RANGES = {  # of the hyper-parameters
     "size": (1, LARGEST_SIZE),
     "lr": (0.0, LARGEST),
     "lr_end": (0.0, 1.0),
-    "lr_rise": (0.0, 1.0),
     "lr_body": (0.0, 1.0),
     "weight_decay": (0.0, LARGEST),
     "momentum": (0.0, 1.0),
@@ -73,7 +72,6 @@ class Recipe:
     release: bool = False  # AdaMatch lets its alignment go over the second half of the run (not in the paper)
     lr: float = 0.03
     lr_end: float = 0.25  # the learning rate ends at this part of its start
-    lr_rise: float = 0.0  # the part of the run over which the learning rate rises from 0 to its start
     lr_body: float = 1.0  # the learning rate below the head, as part of the head's
     frozen: int = 0  # so many lower blocks of the network stay as they are, and are computed once (train/bank.py)
     views: int = 4  # of these there are then so many weak and as many strong views of each image

@@ -66,7 +66,7 @@ class Supply:
             u=ranks.share(torch.rand(n_sl + n_tu + n_pr, self.draws, generator=self.generator, device=device)),
             lam=ranks.share(torch.rand(2 * n_sl, self.classes, generator=self.generator, device=device)),
             progress=torch.full((), progress, device=device),
-            lr=torch.full((), learning_rate(recipe.lr, recipe.lr_end, progress, recipe.lr_rise), device=device),
+            lr=torch.full((), learning_rate(recipe.lr, recipe.lr_end, progress), device=device),
         )
 
     @property
