@@ -32,9 +32,9 @@ from adamatch.nets.weights import load_weights
 from adamatch.sets import benchmarks
 from adamatch.train import again, distributed, loop, memory, speed
 from adamatch.train.bank import Bank
+from adamatch.train.beginning import Beginning
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
 from adamatch.train.folder import RunFolder
-from adamatch.train.head import start_head
 from adamatch.train.loop import History
 from adamatch.train.progress import Progress
 from adamatch.train.run import Run
@@ -178,10 +178,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         say(note)
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
-    if run.recipe.fitted_head and new_head:
-        looked_at = problem.unlabelled if method.unlabelled else None
-        start_head(trained, problem.labelled, looked_at, machine, kept=run.recipe.statistics == "kept")
-        distributed.same_weights(built)
+    begin = Beginning(run, stage.folder, execution)
+    problem = begin(trained, problem, new_head=new_head, unlabelled=method.unlabelled)
     average, history = loop.train(
         run,
         replace(problem, tests={}),  # test sets are for `evaluate` alone

@@ -34,7 +34,7 @@ def reference(
     x_sl, x_tu = joined(batch.x_sl_w, batch.x_sl_s), joined(batch.x_tu_w, batch.x_tu_s)
     z = tiny_net.logits(p, np.concatenate([x_sl, x_tu]))
     estimates, passes, confidences = remembered or ([], [], [])
-    return losses.adamatch(
+    result = losses.adamatch(
         z[: len(x_sl)],
         tiny_net.logits(p, x_sl),
         z[len(x_sl) :],
@@ -60,6 +60,10 @@ def reference(
         confidences=confidences,
         guess=guess,
     )
+    if options.get("anchored"):
+        z_tu_s = z[len(x_sl) + len(batch.x_tu_w) :]
+        result = result._replace(loss=result.loss + losses.first(batch.y_tu.numpy(), z_tu_s, float(batch.progress)))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,8 @@ def reference(
         {"threshold": "classes", "window": 2, "tau": 0.0},
         {"threshold": "classes", "window": 2, "tau": 1.0},
         {"threshold": "soft", "window": 2},
+        {"anchored": True},
+        {"anchored": True, "threshold": "fixed", "tau": 1.0},
     ],
     ids=str,
 )

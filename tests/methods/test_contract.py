@@ -104,7 +104,23 @@ def test_any_network_with_a_forward_will_do(name: str) -> None:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
 
-ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True}
+@pytest.mark.parametrize("name", ["adamatch", "fixmatch+"])
+def test_what_was_said_before_training_is_learned_while_pseudo_labels_hardly_count(name: str) -> None:
+    net = TinyNet(3).train()
+    for progress, same in ((0.0, False), (0.5, True), (1.0, True)):
+        found = [
+            build(name, classes=3, net=net, tau=0.9, options={"anchored": anchored})
+            .phases[0]
+            .loss(net, make_batch(0, progress=progress))[0]
+            for anchored in (True, False)
+        ]
+        assert torch.equal(*found) == same
+    method = build(name, classes=3, net=net, tau=0.9, options={"anchored": True})
+    with pytest.raises(InputError, match="anchored=True needs what the network said"):
+        method.phases[0].loss(net, make_batch(0)._replace(y_tu=torch.zeros(0)))
+
+
+ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True, "anchored": True}
 
 
 def test_build_passes_what_each_method_takes() -> None:
@@ -117,7 +133,7 @@ def test_build_passes_what_each_method_takes() -> None:
         built = build("adamatch", classes=3, net=net, tau=0.9, alignment=ALIGNMENT, options=options)
         assert isinstance(built, AdaMatch)
         assert (built.release, built.align, built.limit) == (released, "estimated", 2.5)
-        assert (built.mean_sl.decay, len(built.mean_tu.means)) == (0.5, 7)
+        assert (built.mean_sl.decay, len(built.mean_tu.means), built.anchored) == (0.5, 7, True)
     for align, chosen, wanted in (
         ("estimated", {}, "estimated"),
         ("source", {}, "labels"),
@@ -126,7 +142,7 @@ def test_build_passes_what_each_method_takes() -> None:
         fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen)
         assert isinstance(fixmatch, FixMatch)
         assert (fixmatch.tau, fixmatch.align, fixmatch.limit, fixmatch.release) == (0.7, wanted, 2.5, True)
-        assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means)) == (0.5, 7)
+        assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means), fixmatch.anchored) == (0.5, 7, True)
     student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
     assert isinstance(student, NoisyStudent)
     assert (student.threshold, student.generations) == (0.6, 2)

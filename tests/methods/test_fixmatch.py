@@ -25,7 +25,7 @@ def reference(
 ) -> losses.Result:
     z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
     n = 2 * len(batch.y_sl)
-    return losses.fixmatch(
+    result = losses.fixmatch(
         z[:n],
         z[n:],
         batch.y_sl.numpy(),
@@ -41,6 +41,10 @@ def reference(
         estimates=[] if estimates is None else estimates,
         guess=guess,
     )
+    if options.get("anchored"):
+        z_tu_s = z[n + len(batch.x_tu_w) :]
+        result = result._replace(loss=result.loss + losses.first(batch.y_tu.numpy(), z_tu_s, float(batch.progress)))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,7 @@ def reference(
         {"align": "estimated", "window": 2, "decay": 0.5, "tau": 0.5},
         {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
         {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"anchored": True, "tau": 0.5},
     ],
     ids=str,
 )

@@ -88,6 +88,11 @@ def kl(p: Array, q: Array) -> float:
     return float(sum(a * math.log((a + 1e-6) / (b + 1e-6)) for a, b in zip(p, q, strict=True)))
 
 
+def first(y: Array, z_s: Array, progress: float) -> float:
+    """What the network said before training, as long as pseudo-labels hardly count."""
+    return (1 - warm_up(progress)) * float(np.mean(cross_entropy(y, z_s)))
+
+
 def exponential_average(means: Sequence[Array], decay: float = 0.999, classes: int = 0) -> Array:
     """From uniform, over all batch means so far (of so many `classes`, where there is none yet), in closed form."""
     n, k = len(means), classes or len(means[0])

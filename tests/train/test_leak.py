@@ -93,7 +93,7 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
         held.extend(args)
         return train(*args)
 
-    def noting_call(self: Captured, inputs: Any) -> None:
+    def noting_call(self: Captured[Any], inputs: Any) -> None:
         held.extend([self, inputs])
         call(self, inputs)
 
@@ -110,14 +110,17 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
     return held
 
 
-@pytest.mark.parametrize("method", METHODS)
+WITH_GUESSES = {"contrastive": 48, "fitted_head": True, "anchored": True}
+
+
+@pytest.mark.parametrize("changes", [*({"method": name} for name in METHODS), WITH_GUESSES], ids=str)
 def test_a_search_of_all_that_training_holds_finds_no_target_label(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = tiny.problem(target=TARGET)
     assert TARGET.labels is not None
     assert TEST.labels is not None
-    held = held_by_training(tiny.a_run(method=method), problem, tmp_path / "run", monkeypatch)
+    held = held_by_training(tiny.a_run(**changes), problem, tmp_path / "run", monkeypatch)
     assert not found(held, TARGET.labels)
     assert not found(held, TEST.labels)
     assert found(held, problem.labelled[0].labels.astype(np.int64))  # the search does find what is there: the source's labels
@@ -138,7 +141,7 @@ def leaks() -> dict[str, Callable[[], object]]:
     problem = tiny.problem(target=TARGET)
     tensors = torch.eye(3)[torch.from_numpy(labels)]
     return {
-        "a field": lambda: replace(problem, unlabelled=Leaky((TARGET.images,), labels)),
+        "a field": lambda: replace(problem, unlabelled=Leaky((TARGET.images,), labels=labels)),
         "the store": lambda: replace(problem, tests={"target": TARGET}),
         "one-hot": lambda: {"hidden": [tensors]},
         "after the source's": lambda: np.concatenate([problem.labelled[0].labels, labels]),

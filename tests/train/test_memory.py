@@ -272,7 +272,7 @@ def ending(error: BaseException, number: int) -> Callable[..., None]:
     """Steps as ever; the one of this number ends so."""
     whole, calls = Captured.__call__, iter(range(1, 1000))
 
-    def step(self: Captured, inputs: Any) -> None:
+    def step(self: Captured[Any], inputs: Any) -> None:
         whole(self, inputs)
         if next(calls) == number:
             raise error

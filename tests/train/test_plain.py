@@ -46,5 +46,5 @@ def test_plain_steps_are_the_packages() -> None:
         theirs.step(step / 10)
         ours._view = lambda *_, made=batch: made
         lr = torch.tensor(learning_rate(RECIPE.lr, RECIPE.lr_end, step / 10))
-        ours(Inputs(NOTHING, batch.y_sl, NOTHING, NOTHING, NOTHING, NOTHING, batch.lam, batch.progress, lr))
+        ours(Inputs(NOTHING, batch.y_sl, NOTHING, NOTHING, NOTHING, NOTHING, batch.lam, batch.progress, lr, NOTHING))
     torch.testing.assert_close(theirs.average.state_dict(), ours.average.state_dict(), rtol=1e-4, atol=1e-5)

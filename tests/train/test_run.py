@@ -126,6 +126,7 @@ CHANGES: dict[str, Any] = {
     "release": True,
     "balanced": True,
     "fitted_head": True,
+    "anchored": True,
     "repeat": False,
     "shape": "crop",
     "optimiser": "adamw",

@@ -60,6 +60,7 @@ class Problem:
     chosen: tuple[int, ...] = ()  # which target images were labelled: saved with the run
     notes: tuple[str, ...] = ()
     probes: tuple[Labelled, ...] = ()
+    guesses: NDArray[np.float32] | None = None  # of unlabelled images (n, k): what the network says before training
 
 
 def pose(

@@ -34,6 +34,7 @@ class AdaMatch(Method):
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
     decay         of the source's class average
+    anchored      whether what the network said before training is learned, while mu is small (not the paper's)
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class AdaMatch(Method):
         warm_up: float = 0.5,
         window: int = 128,
         decay: float = 0.999,
+        anchored: bool = False,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
@@ -64,7 +66,7 @@ class AdaMatch(Method):
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
         self.view_weight = arguments.view_weight(source_loss, batches)
-        self.warm_up = arguments.part("warm_up", warm_up)
+        self.warm_up, self.anchored = arguments.part("warm_up", warm_up), arguments.flag("anchored", anchored)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
         self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
@@ -114,6 +116,8 @@ class AdaMatch(Method):
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
+        if self.anchored:
+            loss = loss + (1 - mu) * parts.first_loss(batch.y_tu, z_tu_s)
 
         return loss, {
             "loss_source": loss_source.detach(),

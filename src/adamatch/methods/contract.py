@@ -6,6 +6,7 @@ Symbols are the paper's: `sl` source labelled, `tu` target unlabelled, `w` and `
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 Metrics = dict[str, Tensor]
@@ -21,6 +22,7 @@ class Batch(NamedTuple):
     x_tu_s: Tensor
     progress: Tensor  # []
     lam: Tensor  # [2 * n_sl, k], uniform in [0, 1)
+    y_tu: Tensor = torch.zeros(0)  # [n_tu, k], what the network said of unlabelled images before training; empty: unknown
 
 
 class Phase(NamedTuple):

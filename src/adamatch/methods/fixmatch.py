@@ -20,6 +20,7 @@ class FixMatch(Method):
     release   whether alignment is let go over the second half of the run, as in AdaMatch
     window    batches over which the class average of guesses is taken
     decay     of the labels' class average
+    anchored  whether what the network said before training is learned, over the first half of the run, as in AdaMatch
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class FixMatch(Method):
         release: bool = False,
         window: int = 128,
         decay: float = 0.999,
+        anchored: bool = False,
     ) -> None:
         super().__init__()
-        self.tau = arguments.probability("tau", tau)
+        self.tau, self.anchored = arguments.probability("tau", tau), arguments.flag("anchored", anchored)
         self.align = arguments.one_of("align", align, "labels", "estimated", "none")
         self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
         self.mean_labels = Running(classes, arguments.probability("decay", decay))
@@ -62,8 +64,10 @@ class FixMatch(Method):
         loss_source = parts.cross_entropy(batch.y_sl, z_sl_w).mean()
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
         loss = loss_source + loss_target
-
         unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch
+        if self.anchored:
+            loss = loss + (1 - schedules.warm_up(batch.progress)) * parts.first_loss(batch.y_tu, z_s[unlabelled])
+
         return loss, {
             "loss_source": loss_source.detach(),
             "loss_target": loss_target.detach(),

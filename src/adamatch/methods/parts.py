@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch import ranks
+from adamatch.errors import InputError
 from adamatch.nets.norm import depends_on_batch, unrecorded
 
 
@@ -85,6 +86,13 @@ def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, weight: float) -> Tensor:
 def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
     """Cross-entropy of strong views with the labels guessed from weak ones, over all images, masked ones too; eq. (10)."""
     return (cross_entropy(pseudo, z_s) * mask).mean()
+
+
+def first_loss(y_tu: Tensor, z_s: Tensor) -> Tensor:
+    """Cross-entropy of strong views with what the network said of the images before training."""
+    if len(y_tu) != len(z_s):
+        raise InputError("anchored=True needs what the network said of unlabelled images before training: y_tu in the batch")
+    return cross_entropy(y_tu, z_s).mean()
 
 
 def hard(y: Tensor) -> Tensor:

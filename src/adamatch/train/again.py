@@ -17,7 +17,7 @@ OWN = "folders"  # the benchmark of somebody's own images
 # What follows from other arguments is told only where nothing else differs.
 FOLLOWS = (
     *("task", "average", "align", "limit", "window", "decay", "release", "balanced", "late", "fitted_head"),
-    *("lr_end", "lr_body", "views", "weight_decay"),
+    *("contrastive", "anchored", "lr_end", "lr_body", "views", "weight_decay"),
     *("shape", "white", "form", "stop"),
 )
 NAMED = 3  # arguments that are named

@@ -167,7 +167,14 @@ def _batch(labelled: int, unlabelled: int, image: tuple[int, int, int], classes:
 
     sl, tu = (labelled, *image), (unlabelled, *image)
     return Batch(
-        empty(*sl), empty(*sl), empty(labelled, classes), empty(*tu), empty(*tu), empty(), empty(2 * labelled, classes)
+        empty(*sl),
+        empty(*sl),
+        empty(labelled, classes),
+        empty(*tu),
+        empty(*tu),
+        empty(),
+        empty(2 * labelled, classes),
+        empty(unlabelled, classes),
     )
 
 

@@ -20,7 +20,7 @@ ALIGNED = ("source", "estimated")
 # What was added after runs had been made and named: at its default it is left out of a run's text, and so out of its name.
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
 LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0, "fitted_head": False}
-LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999}
+LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999, "anchored": False, "contrastive": 0}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -39,6 +39,7 @@ RANGES = {  # of the hyper-parameters
     "momentum": (0.0, 1.0),
     "average": (0.0, 1.0),
     "stop": (0, 2**50),
+    "contrastive": (0, 2**50),
     "frozen": (0, 100),
     "views": (1, 2**10),
     "limit": (0.0, 65536.0),
@@ -81,6 +82,8 @@ class Recipe:
     strong: str = "cta"
     mirror: bool = True
     fitted_head: bool = False  # the head begins as a linear classifier of what the starting weights make of the images
+    contrastive: int = 0  # images on which the network first learns to tell views of one from others (train/contrastive.py)
+    anchored: bool = False  # until pseudo-labels count, target images are held to what the network says of them at its start
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     late: float = 0.0  # the part of the run before labelled target images count
@@ -108,6 +111,10 @@ class Recipe:
         if self.frozen and self.strong == "cta":
             raise InputError(
                 "views that are made beforehand, for frozen blocks, cannot follow CTAugment: choose randaugment or cutout"
+            )
+        if self.frozen and self.contrastive:
+            raise InputError(
+                "what images alone teach, before training, goes to the whole network: frozen and contrastive exclude each other"
             )
         for name, (least, most) in RANGES.items():
             if not least <= getattr(self, name) <= most:  # nor is nan

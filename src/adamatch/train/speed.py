@@ -4,7 +4,7 @@ import gc
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from adamatch.errors import InputError, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVar("Given", bound=NamedTuple)
 DEVICES = ("auto", "cpu", "cuda", "cuda:0", "mps")
 PRECISIONS = ("auto", "bf16", "fp32")
 RECOMPILE_LIMIT = 64  # versions of one function: methods, networks and sizes of the runs of one process
@@ -110,23 +111,24 @@ class Inputs(NamedTuple):
     lam: Tensor  # [2 * n_sl, k]: uniforms for the interpolation
     progress: Tensor  # []
     lr: Tensor  # []
+    y_tu: Tensor  # [n_tu, k]: what the network said of them before training; [0, k] where that is not needed
 
 
-class Captured:
+class Captured(Generic[Given]):
     """Runs a step, after a few eager ones, as one CUDA graph: no launch costs, nothing for the host to do in between."""
 
-    def __init__(self, step: Callable[[Inputs], None], machine: Machine) -> None:
+    def __init__(self, step: Callable[[Given], None], machine: Machine) -> None:
         self.step, self.machine = step, machine
-        self.static: Inputs | None = None
+        self.static: Given | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.done = 0
 
-    def __call__(self, inputs: Inputs) -> None:
+    def __call__(self, inputs: Given) -> None:
         if not self.machine.graph:
             self.step(inputs)
             return
         if self.static is None:
-            self.static = Inputs(*(tensor.clone() for tensor in inputs))
+            self.static = inputs._make(tensor.clone() for tensor in inputs)
         for mine, new in zip(self.static, inputs, strict=True):
             mine.copy_(new)
         if self.done < WARM_STEPS:
@@ -140,7 +142,7 @@ class Captured:
             self.graph.replay()
         self.done += 1
 
-    def _aside(self, inputs: Inputs) -> None:
+    def _aside(self, inputs: Given) -> None:
         """An ordinary step on a stream of its own, as a capture needs its warm-up to be."""
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())

@@ -30,7 +30,8 @@ class Supply:
         drawn = [balanced(pool) for pool in pools] if recipe.balanced else pools
         taken += zip(drawn, labelled_counts(recipe, pools), strict=True)
         if step.method.unlabelled:
-            taken.append((problem.unlabelled, recipe.batch * recipe.uratio))
+            unlabelled, guesses = problem.unlabelled, problem.guesses
+            taken.append((unlabelled if guesses is None else Labelled(unlabelled.parts, guesses), recipe.batch * recipe.uratio))
         if probes:
             taken += zip(probes, labelled_counts(recipe, probes), strict=True)
         self.labelled, self.probes = len(pools), len(probes)
@@ -50,7 +51,7 @@ class Supply:
         rest = len(batches) - self.probes
         early = bool(stand_in) and progress < recipe.late
         x_sl, y_sl = _joined(batches[:1] + stand_in if early else batches[: self.labelled])
-        x_tu = batches[self.labelled][0] if rest > self.labelled else x_sl[:0]
+        x_tu, y_tu = batches[self.labelled] if rest > self.labelled else (x_sl[:0], None)
         x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
         if early:  # those that stand in fill the batch and cost nothing: the loss is what it would be without target labels
             y_sl = y_sl.clone()
@@ -67,6 +68,7 @@ class Supply:
             lam=ranks.share(torch.rand(2 * n_sl, self.classes, generator=self.generator, device=device)),
             progress=torch.full((), progress, device=device),
             lr=torch.full((), learning_rate(recipe.lr, recipe.lr_end, progress), device=device),
+            y_tu=y_sl[:0] if y_tu is None else y_tu,
         )
 
     @property
@@ -104,7 +106,7 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
         classes=len(problem.classes),
         net=net,
         tau=run.recipe.tau,
-        alignment={name: getattr(run.recipe, name) for name in ("align", "limit", "window", "decay", "release")},
+        alignment={name: getattr(run.recipe, name) for name in ("align", "limit", "window", "decay", "release", "anchored")},
         batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
         options=run.options,
     )

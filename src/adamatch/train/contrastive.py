@@ -1,0 +1,105 @@
+"""A beginning without labels: the network learns which views are of one image (SimCLR, Chen et al., ICML 2020).
+
+What it makes of images then lets neighbours tell labels (`neighbours`), where few images have one and no learned weights are
+at hand.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.progress import Progress as Bar
+from torch import Tensor, nn
+from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normalize
+
+from adamatch import ranks
+from adamatch.augment.views import normalise
+from adamatch.data.feed import Feed
+from adamatch.data.tasks import Unlabelled
+from adamatch.errors import InputError
+from adamatch.train.execution import Execution
+from adamatch.train.optim import decay_weights
+from adamatch.train.run import Run
+from adamatch.train.speed import Captured, Machine
+
+TIMES = 8  # images of a batch, for each labelled one of a later step
+LR, RISE, WEIGHT_DECAY = 2e-3, 0.1, 1e-4  # of AdamW; the learning rate rises over a tenth of the steps, and falls to 0
+TEMPERATURE = 0.2
+WIDE, NARROW = 256, 64  # outputs of the layers above the features, which are thrown away
+LEAST = 0.5  # of an image that a crop has
+GREY, INVERTED = 0.3, 0.5  # how often a view is
+DRAWS = 11  # random numbers of a view
+
+
+class Pair(NamedTuple):
+    """What changes from step to step."""
+
+    x: Tensor  # uint8 [n, 3, h, w]
+    u: Tensor  # [2 * n, DRAWS]: uniforms for two views of each
+    lr: Tensor  # []
+
+
+class Contrast:
+    """One step: two views of each image are told from all others. `net` has `features` and a `head`."""
+
+    def __init__(self, net: Any, machine: Machine) -> None:
+        device, width = machine.device, net.head.in_features
+        self.net = net.to(device, memory_format=torch.channels_last).train()
+        self.above = nn.Sequential(nn.Linear(width, WIDE), nn.ReLU(), nn.Linear(WIDE, NARROW)).to(device)
+        heads = {id(parameter) for parameter in net.head.parameters()}
+        self.trained = [each for each in (*net.parameters(), *self.above.parameters()) if id(each) not in heads]
+        self.machine, self.lr = machine, torch.zeros((), device=device)
+        groups = [{**group, "lr": self.lr} for group in decay_weights(self.trained, WEIGHT_DECAY)]
+        self.optimiser = torch.optim.AdamW(groups, capturable=device.type == "cuda")
+
+    def __call__(self, pair: Pair) -> None:
+        self.lr.copy_(pair.lr)
+        x = normalise(pair.x).repeat(2, 1, 1, 1)
+        both = view(x, pair.u).to(self.machine.device).contiguous(memory_format=torch.channels_last)
+        with self.machine.autocast():
+            loss = contrast(self.above(self.net.features(both)))
+        for parameter, gradient in zip(self.trained, ranks.averaged(torch.autograd.grad(loss, self.trained)), strict=True):
+            parameter.grad = gradient
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+
+def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, execution: Execution) -> None:
+    """Train all but the head, on as many images as the recipe says."""
+    if not (hasattr(net, "features") and hasattr(net, "head")):
+        raise InputError(f"{type(net).__name__} has no features and head of its own: leave contrastive at 0")
+    machine, seed = execution.machine, run.seed
+    batch = max(2 * ranks.count(), min(TIMES * run.recipe.batch, len(unlabelled)) // ranks.count() * ranks.count())
+    feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
+    generator = torch.Generator(machine.images).manual_seed(seed)
+    step, steps = Captured(Contrast(net, machine), machine), max(1, run.recipe.contrastive // batch)
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=execution.quiet or ranks.rank() > 0 or not console.is_terminal) as bar:
+        for done in bar.track(range(steps), description="views of the images, without labels"):
+            u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
+            step(Pair(feed.next()[0], ranks.share(u), torch.full((), learning_rate(done / steps), device=machine.images)))
+
+
+def learning_rate(progress: float) -> float:
+    return LR * min(1.0, progress / RISE) * math.cos(math.pi / 2 * progress)
+
+
+def contrast(z: Tensor) -> Tensor:
+    """NT-Xent of z [2n, d]: rows i and n + i are of one image."""
+    z = normalize(z.float())
+    likeness = z @ z.T / TEMPERATURE
+    likeness = likeness.masked_fill(torch.eye(len(z), dtype=torch.bool, device=z.device), -math.inf)
+    return cross_entropy(likeness, torch.arange(len(z), device=z.device).roll(len(z) // 2))
+
+
+def view(x: Tensor, u: Tensor) -> Tensor:
+    """A crop of each image [n, 3, h, w] in other colours."""
+    scale = (LEAST + (1 - LEAST) * u[:, 0]).sqrt()
+    place = torch.zeros(len(x), 2, 3, device=x.device)
+    place[:, 0, 0] = place[:, 1, 1] = scale
+    place[:, :, 2] = (1 - scale)[:, None] * (2 * u[:, 1:3] - 1)
+    x = grid_sample(x, affine_grid(place, list(x.shape), align_corners=False), padding_mode="reflection", align_corners=False)
+    gain, shift, grey, sign = (each[..., None, None] for each in torch.split(u[:, 3:], [3, 3, 1, 1], 1))
+    x = torch.where(grey < GREY, x.mean(1, keepdim=True), x)
+    return torch.where(sign < INVERTED, -x, x) * (0.5 + gain) + 0.6 * (shift - 0.5)

@@ -1,0 +1,100 @@
+"""What a run does before its first step: once, the same when it goes on, and nothing that the recipe does not want."""
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from train import tiny
+
+from adamatch import nets
+from adamatch.errors import InputError, Interruption
+from adamatch.evaluate import predict
+from adamatch.train import beginning, checkpoint, contrastive
+from adamatch.train.beginning import Beginning
+from adamatch.train.execution import Execution
+from adamatch.train.folder import RunFolder
+from adamatch.train.step import Step
+from adamatch.train.supply import Supply, method_of
+
+WANTED = {"task": "ssl", "labels": 2, "contrastive": 48, "fitted_head": True, "anchored": True}
+
+
+def begin(folder: Path, *, unlabelled: bool = True, **changes: Any) -> tuple[Any, Any]:
+    """The network and the problem before the first step."""
+    run = tiny.a_run(**{**WANTED, **changes})
+    torch.manual_seed(0)
+    net = nets.build("wrn-tiny", 3)
+    made = Beginning(run, RunFolder(folder), Execution(tiny.CPU, quiet=True))
+    return net, made(net, tiny.problem(run.task, labels=2), new_head=False, unlabelled=unlabelled)
+
+
+def test_the_network_is_read_where_it_is_there(tmp_path: Path) -> None:
+    first, problem = begin(tmp_path)
+    with mock.patch.object(contrastive, "begin", side_effect=AssertionError("again")):
+        second, again = begin(tmp_path)
+    assert tiny.same(first.state_dict(), second.state_dict())
+    assert np.array_equal(problem.guesses, again.guesses)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not tensors", None])
+def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: bytes | None) -> None:
+    first, _ = begin(tmp_path)
+    path = tmp_path / "checkpoints" / beginning.FILE
+    path.write_bytes(path.read_bytes()[:-9] if damage is None else damage)
+    assert tiny.same(begin(tmp_path)[0].state_dict(), first.state_dict())
+
+
+def test_what_the_network_says_is_noted(tmp_path: Path) -> None:
+    net, problem = begin(tmp_path)
+    guesses = problem.guesses
+    np.testing.assert_allclose(guesses, predict(net.eval(), np.concatenate(problem.unlabelled.parts), tiny.CPU), atol=1e-5)
+    assert begin(tmp_path / "other", anchored=False)[1].guesses is None
+
+
+@pytest.mark.parametrize("changes", [{"contrastive": 0, "fitted_head": False}, {"contrastive": 0}])
+def test_nothing_is_done_that_is_not_wanted(tmp_path: Path, changes: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    plain = nets.build("wrn-tiny", 3).state_dict()
+    assert tiny.same(begin(tmp_path, **changes)[0].state_dict(), plain)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_method_that_sees_labelled_images_alone_begins_with_nothing_else(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    plain = nets.build("wrn-tiny", 3).state_dict()
+    net, problem = begin(tmp_path, unlabelled=False)
+    assert tiny.same(net.state_dict(), plain)
+    assert problem.guesses is None
+
+
+@pytest.mark.parametrize("method", ["adamatch", "fixmatch+"])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, method: str) -> None:
+    run = tiny.a_run(**WANTED, method=method)
+    tiny.solve(run, tmp_path / "whole")
+    with mock.patch.object(checkpoint, "save", side_effect=Interruption("stopped")), pytest.raises(Interruption):
+        tiny.solve(run, tmp_path / "run")  # before its first checkpoint
+    tiny.solve(run, tmp_path / "run")
+    assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_guesses_come_with_their_own_images(tmp_path: Path) -> None:
+    net, problem = begin(tmp_path)
+    run = tiny.a_run(**WANTED)
+    step = Step(net, method_of(run, problem, net), run.recipe, tiny.CPU, pytest.fail)
+    inputs = Supply(run, problem, step, Execution(tiny.CPU)).next(0)
+    whole = torch.from_numpy(np.concatenate(problem.unlabelled.parts)).permute(0, 3, 1, 2)
+    for image, guess in zip(inputs.x_tu, inputs.y_tu, strict=True):
+        row = int((whole == image).flatten(1).all(1).nonzero().item())
+        assert torch.equal(guess, torch.from_numpy(problem.guesses[row]))
+
+
+def test_what_cannot_begin_so_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="frozen and contrastive exclude each other"):
+        tiny.a_run(frozen=2, contrastive=8)
+    own = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 3))
+    with pytest.raises(InputError, match="Sequential has no features and head of its own: leave contrastive at 0"):
+        tiny.solve(tiny.a_run(contrastive=8), tmp_path / "run", net=own)

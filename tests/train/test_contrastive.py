@@ -1,0 +1,97 @@
+"""The beginning without labels: its loss against NumPy, its views, and what it leaves alone."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from train import tiny
+
+from adamatch import nets
+from adamatch.data.tasks import Unlabelled
+from adamatch.train import contrastive
+from adamatch.train.execution import Execution
+
+N = 5
+PLAIN = torch.tensor([1.0, 0.5, 0.5, *[0.5] * 6, 0.9, 0.9])  # draws of a view that is the image itself
+
+
+def test_the_loss_is_that_of_simclr() -> None:
+    z = torch.randn(2 * N, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = z.numpy() / np.linalg.norm(z.numpy(), axis=1, keepdims=True)
+    expected = []
+    for i in range(2 * N):
+        powers = [math.exp(rows[i] @ rows[j] / contrastive.TEMPERATURE) if j != i else 0.0 for j in range(2 * N)]
+        expected.append(-math.log(powers[(i + N) % (2 * N)] / sum(powers)))
+    assert contrastive.contrast(z).item() == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def changed(*at: tuple[int, float]) -> torch.Tensor:
+    u = PLAIN.clone()
+    for column, value in at:
+        u[column] = value
+    return u.expand(N, -1)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_views_are_crops_in_other_colours() -> None:
+    x = torch.randn(N, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    close(contrastive.view(x, changed()), x)
+    close(contrastive.view(x, changed((10, 0.1))), -x)
+    close(contrastive.view(x, changed((9, 0.1))), x.mean(1, keepdim=True).expand_as(x))
+    close(contrastive.view(x, changed((4, 1.0), (6, 1.0)))[:, 1], 1.5 * x[:, 1])
+    close(contrastive.view(x, changed((4, 1.0), (6, 1.0)))[:, 0], x[:, 0] + 0.3)
+    smallest = contrastive.view(x, changed((0, 0.0), (1, 0.0), (2, 0.0)))  # a corner, enlarged
+    torch.testing.assert_close(smallest[:, :, 0, 0], x[:, :, 0, 0], atol=0.5, rtol=0.5)
+    assert not torch.allclose(smallest[:, :, -1, -1], x[:, :, -1, -1], atol=0.1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crops_never_leave_the_image(seed: int) -> None:
+    across = torch.linspace(-1, 1, 9).expand(N, 3, 9, 9)
+    u = torch.rand(N, contrastive.DRAWS, generator=torch.Generator().manual_seed(seed))
+    u[:, 3:] = PLAIN[3:]
+    found = contrastive.view(across, u)[:, 0, 0]
+    assert (found.diff() >= -1e-6).all()  # nothing is mirrored at an edge
+    spans = (found[:, -1] - found[:, 0]) / 2
+    assert (spans >= math.sqrt(contrastive.LEAST) - 0.12).all()
+    assert (spans <= 1 + 1e-6).all()
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    rates = [contrastive.learning_rate(step / 1000) for step in range(1000)]
+    assert rates[0] == 0
+    assert max(rates) == pytest.approx(rates[100], rel=1e-6)
+    assert rates[100] == pytest.approx(contrastive.LR, rel=0.02)
+    assert rates[-1] < 0.01 * contrastive.LR
+
+
+def test_all_but_the_head_learns_and_the_same_seed_does_the_same() -> None:
+    unlabelled = tiny.problem().unlabelled
+    states, losses = [], []
+    for seed in (0, 0, 1):
+        torch.manual_seed(0)
+        net = nets.build("wrn-tiny", 3)
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        contrastive.begin(net, unlabelled, tiny.a_run(contrastive=400, seed=seed), Execution(tiny.CPU, quiet=True))
+        states.append(net.state_dict())
+        losses.append([_likeness(of, unlabelled) for of in (before, states[-1])])
+    assert tiny.same(states[0], states[1])
+    assert not tiny.same(states[0], states[2])
+    assert all(torch.equal(before[name], states[0][name]) for name in before if name.startswith("head."))
+    assert not any(torch.equal(before[name], states[0][name]) for name in before if name.endswith("conv1.weight"))
+    assert all(after < earlier for earlier, after in losses)
+
+
+def _likeness(state: dict[str, torch.Tensor], unlabelled: Unlabelled) -> float:
+    """The loss of the features themselves, for views that are always the same."""
+    net: Any = nets.build("wrn-tiny", 3)
+    net.load_state_dict(state)
+    x = torch.from_numpy(np.concatenate(unlabelled.parts)).permute(0, 3, 1, 2).float() / 128 - 1
+    u = torch.rand(2 * len(x), contrastive.DRAWS, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return contrastive.contrast(net.train().features(contrastive.view(x.repeat(2, 1, 1, 1), u))).item()
