@@ -39,7 +39,7 @@ def compiled(recipes: Sequence[Recipe], methods: Sequence[str], device: torch.de
     Of several recipes each: which of them it will be may depend on the images.
     """
     count = min(MOST, (os.cpu_count() or 1) - 2)
-    able = kernels.AVAILABLE and device.type == "cuda" and count >= 2
+    able = kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
     passes = list(dict.fromkeys(each for recipe in recipes for each in _missing(recipe, methods))) if able else []
     lock = _alone() if passes else None
     if lock is None:
@@ -139,7 +139,14 @@ def _compile_part(asked: str, number: int) -> None:
     network, size, passes, capability, count = json.loads(asked)
     driver.set_active(Target(capability))
     for kernel, arguments, options in _launches(network, size, passes)[number::count]:
-        kernel.warmup(*arguments, grid=(1,), **options)
+        _launcher(kernel.warmup(*arguments, grid=(1,), **options))
+
+
+def _launcher(compiled: Any) -> None:
+    """What calls a kernel is compiled as well, once for kernels with the same kinds of arguments."""
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    CudaLauncher(compiled.src, compiled.metadata)
 
 
 def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
