@@ -124,28 +124,28 @@ def fit(
         recipes = [recipe, chosen.kept] if chosen.kept else [recipe]
         with ahead.compiled(recipes, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
-        if own is not None:
-            _check_output(own, len(problem.classes), recipe.size)
-        run = Run(
-            benchmark="folders",
-            task="ssl" if same else "ssda" if target_labels is not None else "uda",
-            source=" and ".join(data.named(source=source, target_labels=target_labels)),
-            target=data.named(target=target)[0],
-            test="".join(data.named(test=test)),
-            labels=labels_per_class or 0,
-            method=method,
-            options=dict(options or {}),
-            seed=seed,
-            weights=chosen.weights,
-            recipe=recipe,
-        )
-        folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
-        held = None if overwrite else ranks.from_first(folder.recipe)
-        if chosen.kept:
-            chosen = _by_likeness(chosen, run, problem, held, machine)
-            run = replace(run, recipe=chosen.recipe)
-        if batch == "auto":
-            chosen = _fitting(chosen, run, problem, held, own, machine)
+            if own is not None:
+                _check_output(own, len(problem.classes), recipe.size)
+            run = Run(
+                benchmark="folders",
+                task="ssl" if same else "ssda" if target_labels is not None else "uda",
+                source=" and ".join(data.named(source=source, target_labels=target_labels)),
+                target=data.named(target=target)[0],
+                test="".join(data.named(test=test)),
+                labels=labels_per_class or 0,
+                method=method,
+                options=dict(options or {}),
+                seed=seed,
+                weights=chosen.weights,
+                recipe=recipe,
+            )
+            folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
+            held = None if overwrite else ranks.from_first(folder.recipe)
+            if chosen.kept:
+                chosen = _by_likeness(chosen, run, problem, held, machine)
+                run = replace(run, recipe=chosen.recipe)
+            if batch == "auto":
+                chosen = _fitting(chosen, run, problem, held, own, machine)
         run = replace(run, recipe=replace(chosen.recipe, white=data.white))
         progress = Progress(run.recipe, quiet=quiet)
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):

@@ -113,7 +113,6 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
-    monkeypatch.setattr(ahead, "_load_libraries", lambda device: None)
     for recipes, methods, count in (
         ([RECIPE], ("adamatch", "supervised"), 4),
         ([RECIPE], ("adamatch",), 4),

@@ -52,7 +52,6 @@ def compiled(recipes: Sequence[Recipe], methods: Sequence[str], device: torch.de
     workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
     try:
         yield
-        _load_libraries(device)
         if all(worker.wait(SECONDS) == 0 for worker in workers):
             for each in passes:
                 _marker(*network, each).touch()
@@ -106,12 +105,6 @@ def _marker(network: str, size: int, one: Pass) -> Path:
 def _cache() -> Path:
     """Triton's folder."""
     return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
-
-
-def _load_libraries(device: torch.device) -> None:
-    """Those of a GPU take seconds the first time."""
-    x = torch.zeros(8, 8, 8, 8, device=device, dtype=torch.bfloat16)
-    torch.conv2d(x, x[:, :, :1, :1]).sum().item()
 
 
 class Target:
