@@ -117,7 +117,7 @@ def test_what_was_said_before_training_is_learned_while_pseudo_labels_hardly_cou
         assert torch.equal(*found) == same
     method = build(name, classes=3, net=net, tau=0.9, options={"anchored": True})
     with pytest.raises(InputError, match="anchored=True needs what the network said"):
-        method.phases[0].loss(net, make_batch(0)._replace(y_tu=torch.zeros(0)))
+        method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
 
 ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True, "anchored": True}

@@ -43,7 +43,7 @@ def reference(
     )
     if options.get("anchored"):
         z_tu_s = z[n + len(batch.x_tu_w) :]
-        result = result._replace(loss=result.loss + losses.first(batch.y_tu.numpy(), z_tu_s, float(batch.progress)))
+        result = result._replace(loss=result.loss + losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress)))
     return result
 
 

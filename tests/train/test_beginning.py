@@ -87,7 +87,7 @@ def test_guesses_come_with_their_own_images(tmp_path: Path) -> None:
     step = Step(net, method_of(run, problem, net), run.recipe, tiny.CPU, pytest.fail)
     inputs = Supply(run, problem, step, Execution(tiny.CPU)).next(0)
     whole = torch.from_numpy(np.concatenate(problem.unlabelled.parts)).permute(0, 3, 1, 2)
-    for image, guess in zip(inputs.x_tu, inputs.y_tu, strict=True):
+    for image, guess in zip(inputs.x_tu, inputs.y_tu_first, strict=True):
         row = int((whole == image).flatten(1).all(1).nonzero().item())
         assert torch.equal(guess, torch.from_numpy(problem.guesses[row]))
 

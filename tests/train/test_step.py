@@ -210,7 +210,7 @@ def inputs(recipe: Recipe, draws: int, seed: int, lr: float = 0.1, device: str =
         lam=torch.rand(2 * n_sl, 3, generator=generator),
         progress=torch.tensor(0.3),
         lr=torch.tensor(lr),
-        y_tu=torch.full((n_tu, 3), 1 / 3),
+        y_tu_first=torch.full((n_tu, 3), 1 / 3),
     )
     return Inputs(*(tensor.to(device) for tensor in made))
 

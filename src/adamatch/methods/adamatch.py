@@ -117,7 +117,7 @@ class AdaMatch(Method):
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
         if self.anchored:
-            loss = loss + (1 - mu) * parts.first_loss(batch.y_tu, z_tu_s)
+            loss = loss + (1 - mu) * parts.first_loss(batch.y_tu_first, z_tu_s)
 
         return loss, {
             "loss_source": loss_source.detach(),

@@ -66,7 +66,7 @@ class FixMatch(Method):
         loss = loss_source + loss_target
         unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch
         if self.anchored:
-            loss = loss + (1 - schedules.warm_up(batch.progress)) * parts.first_loss(batch.y_tu, z_s[unlabelled])
+            loss = loss + (1 - schedules.warm_up(batch.progress)) * parts.first_loss(batch.y_tu_first, z_s[unlabelled])
 
         return loss, {
             "loss_source": loss_source.detach(),

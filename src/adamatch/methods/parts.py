@@ -88,11 +88,13 @@ def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
     return (cross_entropy(pseudo, z_s) * mask).mean()
 
 
-def first_loss(y_tu: Tensor, z_s: Tensor) -> Tensor:
+def first_loss(y_tu_first: Tensor, z_s: Tensor) -> Tensor:
     """Cross-entropy of strong views with what the network said of the images before training."""
-    if len(y_tu) != len(z_s):
-        raise InputError("anchored=True needs what the network said of unlabelled images before training: y_tu in the batch")
-    return cross_entropy(y_tu, z_s).mean()
+    if len(y_tu_first) != len(z_s):
+        raise InputError(
+            "anchored=True needs what the network said of unlabelled images before training: y_tu_first in the batch"
+        )
+    return cross_entropy(y_tu_first, z_s).mean()
 
 
 def hard(y: Tensor) -> Tensor:

@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress as Bar
 from torch import Tensor
 
-from adamatch import ranks
 from adamatch.augment.views import Views, normalise
 from adamatch.data.feed import free_host
 from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.errors import InputError
 from adamatch.nets.frozen import Lower, Upper
 from adamatch.train.execution import Execution
+from adamatch.train.progress import bar_before
 from adamatch.train.run import Run
 
 BATCH = 8  # images at a time: with more, a CPU spends half of its time on memory
@@ -36,8 +34,7 @@ class Bank:
         self.count, self.size, self.seed, self.device = recipe.views, recipe.size, run.seed, device
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
-        console = Console(stderr=True)
-        self.bar = Bar(console=console, transient=True, disable=execution.quiet or ranks.rank() > 0 or not console.is_terminal)
+        self.bar = bar_before(execution.quiet)
 
     def __call__(self, problem: Problem, *, unlabelled: bool = True) -> Problem:
         """`unlabelled` says whether unlabelled images are trained on; else they are needed as they are, for evaluations."""

@@ -34,12 +34,12 @@ class Beginning:
         `unlabelled` says whether the method looks at them at all.
         """
         recipe, machine, seen = self.run.recipe, self.execution.machine, problem.unlabelled if unlabelled else None
-        learns = seen is not None and recipe.contrastive > 0
-        if learns or (recipe.fitted_head and new_head):
+        alone = seen if recipe.contrastive else None  # images from which it learns without labels
+        if alone is not None or (recipe.fitted_head and new_head):
             whole = net.net if isinstance(net, Upper) else net
             if not ranks.from_first(lambda: _loaded(whole, self.folder.checkpoints / FILE)):
-                if seen is not None and recipe.contrastive:
-                    contrastive.begin(net, seen, self.run, self.execution)
+                if alone is not None:
+                    contrastive.begin(net, alone, self.run, self.execution)
                 if recipe.fitted_head:
                     start_head(net, problem.labelled, seen, machine, kept=recipe.statistics == "kept")
                 self._save(whole)

@@ -8,8 +8,6 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
-from rich.progress import Progress as Bar
 from torch import Tensor, nn
 from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normalize
 
@@ -20,6 +18,7 @@ from adamatch.data.tasks import Unlabelled
 from adamatch.errors import InputError
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights
+from adamatch.train.progress import bar_before
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured, Machine
 
@@ -74,8 +73,7 @@ def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, execution: Execution
     feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
     generator = torch.Generator(machine.images).manual_seed(seed)
     step, steps = Captured(Contrast(net, machine), machine), max(1, run.recipe.contrastive // batch)
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=execution.quiet or ranks.rank() > 0 or not console.is_terminal) as bar:
+    with bar_before(execution.quiet) as bar:
         for done in bar.track(range(steps), description="views of the images, without labels"):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
             step(Pair(feed.next()[0], ranks.share(u), torch.full((), learning_rate(done / steps), device=machine.images)))

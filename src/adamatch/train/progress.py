@@ -18,6 +18,12 @@ LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
 
 
+def bar_before(quiet: bool) -> Bar:
+    """Of work that comes before the first step: gone when it is done, and drawn on a terminal alone."""
+    console = Console(stderr=True)
+    return Bar(console=console, transient=True, disable=quiet or ranks.rank() > 0 or not console.is_terminal)
+
+
 class Progress:
     """Quiet, it keeps to itself all but warnings. Of several ranks, only the first says anything."""
 

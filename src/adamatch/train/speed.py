@@ -111,7 +111,7 @@ class Inputs(NamedTuple):
     lam: Tensor  # [2 * n_sl, k]: uniforms for the interpolation
     progress: Tensor  # []
     lr: Tensor  # []
-    y_tu: Tensor  # [n_tu, k]: what the network said of them before training; [0, k] where that is not needed
+    y_tu_first: Tensor  # [n_tu, k]: what the network said of them before training; [0, k] where that is not needed
 
 
 class Captured(Generic[Given]):

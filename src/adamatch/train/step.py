@@ -149,7 +149,7 @@ def _view(views: Views | Picked, inputs: Inputs) -> Batch:
         x_tu_s=strong[n_sl:],
         progress=inputs.progress,
         lam=inputs.lam,
-        y_tu=inputs.y_tu,
+        y_tu_first=inputs.y_tu_first,
     )
 
 

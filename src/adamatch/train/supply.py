@@ -51,7 +51,7 @@ class Supply:
         rest = len(batches) - self.probes
         early = bool(stand_in) and progress < recipe.late
         x_sl, y_sl = _joined(batches[:1] + stand_in if early else batches[: self.labelled])
-        x_tu, y_tu = batches[self.labelled] if rest > self.labelled else (x_sl[:0], None)
+        x_tu, y_tu_first = batches[self.labelled] if rest > self.labelled else (x_sl[:0], None)
         x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
         if early:  # those that stand in fill the batch and cost nothing: the loss is what it would be without target labels
             y_sl = y_sl.clone()
@@ -68,7 +68,7 @@ class Supply:
             lam=ranks.share(torch.rand(2 * n_sl, self.classes, generator=self.generator, device=device)),
             progress=torch.full((), progress, device=device),
             lr=torch.full((), learning_rate(recipe.lr, recipe.lr_end, progress), device=device),
-            y_tu=y_sl[:0] if y_tu is None else y_tu,
+            y_tu_first=y_sl[:0] if y_tu_first is None else y_tu_first,
         )
 
     @property
