@@ -47,6 +47,12 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: bytes | None) -> 
     assert tiny.same(begin(tmp_path)[0].state_dict(), first.state_dict())
 
 
+def test_a_finished_run_that_is_prolonged_goes_on_with_its_model(tmp_path: Path) -> None:
+    tiny.solve(tiny.a_run(**WANTED), tmp_path)
+    with mock.patch.object(contrastive, "begin", side_effect=AssertionError("again")):
+        tiny.solve(tiny.a_run(**WANTED, images=2 * tiny.RECIPE.images), tmp_path)
+
+
 def test_what_the_network_says_is_noted(tmp_path: Path) -> None:
     net, problem = begin(tmp_path)
     guesses = problem.guesses

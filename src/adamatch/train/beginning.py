@@ -13,7 +13,7 @@ from adamatch.data.tasks import Problem
 from adamatch.files import make_folder, write_whole
 from adamatch.nets import fused
 from adamatch.nets.frozen import Upper
-from adamatch.train import contrastive, distributed
+from adamatch.train import again, contrastive, distributed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.head import features, start_head
@@ -34,7 +34,8 @@ class Beginning:
         `unlabelled` says whether the method looks at them at all.
         """
         recipe, machine, seen = self.run.recipe, self.execution.machine, problem.unlabelled if unlabelled else None
-        alone = seen if recipe.contrastive else None  # images from which it learns without labels
+        learned = self.run.weights.startswith(again.FROM)  # it goes on with a finished run's model
+        alone = seen if recipe.contrastive and not learned else None  # images from which it learns without labels
         if alone is not None or (recipe.fitted_head and new_head):
             whole = net.net if isinstance(net, Upper) else net
             if not ranks.from_first(lambda: _loaded(whole, self.folder.checkpoints / FILE)):
