@@ -65,11 +65,17 @@ def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
 
 @torch.no_grad()
 def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
-    """[n, d], of images as they are, or of some of them where there are many."""
+    """[n, d], of images as they are, or of some of them where there are many.
+
+    The last batch is as large as the others, with images a second time: a GPU plans its convolutions anew for every shape, which
+    takes longer than these passes.
+    """
     found, batch = [], BATCH if machine.device.type == "cuda" else BATCH_ON_CPU
     for part, rows in zip(parts, _rows(parts, most), strict=True):
         for start in range(0, len(rows), batch):
-            found.append(net.features(_images(part, rows[start : start + batch], machine)).float())  # type: ignore[operator]
+            some = rows[start : start + batch]
+            x = _images(part, np.resize(some, batch), machine)
+            found.append(net.features(x)[: len(some)].float())  # type: ignore[operator]
     return torch.cat(found)
 
 
