@@ -41,10 +41,13 @@ WITH_SOURCE: dict[str, Change] = {
     "labels from the middle of the run on": ({}, {"late": 0.5}),
     "no label twice, from the middle on": ({}, {"repeat": False, "late": 0.5}),
 }
-BEGINNING = {"contrastive": 200_000, "fitted_head": True}
+BEGINNING = {"contrastive": 40_000, "fitted_head": True}
+BY_CLASS = {"threshold": "classes"}
 WITHOUT_SOURCE: dict[str, Change] = {
     "a beginning without labels": ({}, BEGINNING),
-    "the same, held to what the network says then": ({}, BEGINNING | {"anchored": True}),
+    "the same, held to the surest labels then": ({}, BEGINNING | {"anchored": True}),
+    "a beginning, and thresholds of classes": (BY_CLASS, BEGINNING),
+    "all three": (BY_CLASS, BEGINNING | {"anchored": True}),
 }
 TASKS = {"ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH}
 

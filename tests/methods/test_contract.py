@@ -105,7 +105,7 @@ def test_any_network_with_a_forward_will_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["adamatch", "fixmatch+"])
-def test_what_was_said_before_training_is_learned_while_pseudo_labels_hardly_count(name: str) -> None:
+def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: str) -> None:
     net = TinyNet(3).train()
     for progress, same in ((0.0, False), (0.5, True), (1.0, True)):
         found = [
@@ -116,7 +116,7 @@ def test_what_was_said_before_training_is_learned_while_pseudo_labels_hardly_cou
         ]
         assert torch.equal(*found) == same
     method = build(name, classes=3, net=net, tau=0.9, options={"anchored": True})
-    with pytest.raises(InputError, match="anchored=True needs what the network said"):
+    with pytest.raises(InputError, match="anchored=True needs labels that unlabelled images had"):
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
 

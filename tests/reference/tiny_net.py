@@ -68,7 +68,8 @@ def make_batch(seed: int, *, classes: int = 3, n_sl: int = 6, n_tu: int = 9, pro
     labels = present[torch.randint(len(present), (n_sl,), generator=draw)]
     lam = torch.rand(2 * n_sl, classes, generator=draw)
     y_sl = nn.functional.one_hot(labels, classes).to(source.dtype)
-    y_tu_first = torch.rand(n_tu, classes, generator=draw).softmax(1)
+    y_tu_first = 2 * torch.rand(n_tu, classes, generator=draw).softmax(1)
+    y_tu_first[::2] = 0  # half of them have no label
     return Batch(source[0], source[1], y_sl, target[0], target[1], torch.tensor(progress), lam, y_tu_first)
 
 

@@ -11,8 +11,7 @@ from train import tiny
 
 from adamatch import nets
 from adamatch.errors import InputError, Interruption
-from adamatch.evaluate import predict
-from adamatch.train import beginning, checkpoint, contrastive
+from adamatch.train import beginning, checkpoint, contrastive, neighbours
 from adamatch.train.beginning import Beginning
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -53,11 +52,17 @@ def test_a_finished_run_that_is_prolonged_goes_on_with_its_model(tmp_path: Path)
         tiny.solve(tiny.a_run(**WANTED, images=2 * tiny.RECIPE.images), tmp_path)
 
 
-def test_what_the_network_says_is_noted(tmp_path: Path) -> None:
-    net, problem = begin(tmp_path)
-    guesses = problem.guesses
-    np.testing.assert_allclose(guesses, predict(net.eval(), np.concatenate(problem.unlabelled.parts), tiny.CPU), atol=1e-5)
+def test_the_surest_labels_are_noted(tmp_path: Path) -> None:
+    guesses = begin(tmp_path)[1].guesses
+    labelled = guesses.any(1)
+    assert labelled.mean() == pytest.approx(neighbours.SURE, abs=0.1)
+    assert np.allclose(guesses[labelled].max(1), 1 / labelled.mean())
+    assert ((guesses > 0).sum(1) == labelled).all()
     assert begin(tmp_path / "other", anchored=False)[1].guesses is None
+
+
+def test_where_no_label_is_told_none_counts(tmp_path: Path) -> None:
+    assert not begin(tmp_path, fitted_head=False)[1].guesses.any()
 
 
 @pytest.mark.parametrize("changes", [{"contrastive": 0, "fitted_head": False}, {"contrastive": 0}])

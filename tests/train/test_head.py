@@ -17,7 +17,7 @@ from adamatch.data.tasks import Labelled, Unlabelled
 from adamatch.nets import fused, fused_depthwise
 from adamatch.nets.norm import estimate_statistics
 from adamatch.nets.weights import load_weights
-from adamatch.train import head
+from adamatch.train import head, neighbours
 
 
 def test_the_classifier_is_that_of_an_independent_library() -> None:
@@ -43,6 +43,7 @@ def test_images_or_their_maps_give_the_same_head(monkeypatch: pytest.MonkeyPatch
     (pool,) = tiny.problem().labelled
     looked_at = pool.parts[0][:: -(-30 // most)]
     monkeypatch.setattr(head, "MOST", most)
+    monkeypatch.setattr(head, "PIXELS", 0)
     views = np.stack([pool.parts[0], 0 * pool.parts[0]], 1)  # of which the second is never looked at
     halves = Labelled((pool.parts[0][:15], pool.parts[0][15:]), pool.labels)
     soft = replace(pool, labels=np.eye(3, dtype=np.float32)[pool.labels])
@@ -99,6 +100,40 @@ def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path)
         found = tiny.solve(run, tmp_path / str(classes)).net.state_dict()["head.weight"]
         expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, problem.unlabelled)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_more_small_images_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    (pool,) = tiny.problem().labelled
+    every, pixels = head_of(pool, kept=True), 30 * pool.parts[0].shape[1] ** 2
+    monkeypatch.setattr(head, "MOST", 10)
+    monkeypatch.setattr(head, "PIXELS", pixels)
+    assert torch.equal(head_of(pool, kept=True), every)
+    monkeypatch.setattr(head, "PIXELS", pixels - 1)
+    assert not torch.allclose(head_of(pool, kept=True), every)
+
+
+@pytest.mark.parametrize("most", [head.MOST, 10])
+def test_the_surest_labels_of_neighbours_are_told(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Each beside its own image, whichever part it is in; the mean weight is 1."""
+    (pool,) = tiny.problem().labelled
+    images, net = pool.parts[0], nets.build("wrn-tiny", 3)
+    monkeypatch.setattr(head, "MOST", most)
+    monkeypatch.setattr(head, "PIXELS", 0)
+    every = -(-30 // most)
+    looked_at = np.concatenate([np.arange(0, 12, every), np.arange(12, 30, every)])
+    said: list[Tensor] = []
+
+    def guess(pools: object, x_tu: Tensor, classifier: object) -> Tensor:
+        said.append(torch.rand(len(x_tu), 3, generator=torch.Generator().manual_seed(1)).softmax(1))
+        return said[-1]
+
+    monkeypatch.setattr(neighbours, "guess", guess)
+    sure = head.start_head(net, [pool], Unlabelled((images[:12], images[12:])), tiny.CPU, kept=True)
+    assert sure is not None
+    expected = np.zeros((30, 3))
+    expected[looked_at] = neighbours.surest(said[0])
+    np.testing.assert_allclose(sure, expected * 30 / expected.sum(), rtol=1e-5)
+    assert head.start_head(net, [pool], None, tiny.CPU) is None
 
 
 def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:

@@ -84,3 +84,17 @@ def test_a_class_without_any_label_is_never_guessed() -> None:
     found = neighbours.guess([(x, one_hot(y, 4).float())], x_tu, classifier)
     torch.testing.assert_close(found.sum(1), torch.ones(90))
     assert not found[:, 2:].any()
+
+
+@given(st.integers(0, 40), st.integers(2, 5), st.integers(0, 2**31))
+def test_the_surest_half_of_each_class_is_labelled(n: int, classes: int, seed: int) -> None:
+    y = torch.rand(n, classes, generator=torch.Generator().manual_seed(seed)).softmax(1)
+    found = neighbours.surest(y)
+    said, sure = y.argmax(1), found.any(1)
+    assert torch.equal(found[sure], one_hot(said[sure], classes).to(y))
+    for each in range(classes):
+        confidence = y[said == each].max(1).values
+        taken = sure[said == each]
+        assert taken.sum() == round(neighbours.SURE * len(taken))
+        if 0 < taken.sum() < len(taken):
+            assert confidence[taken].min() >= confidence[~taken].max()

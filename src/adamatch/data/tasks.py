@@ -60,7 +60,7 @@ class Problem:
     chosen: tuple[int, ...] = ()  # which target images were labelled: saved with the run
     notes: tuple[str, ...] = ()
     probes: tuple[Labelled, ...] = ()
-    guesses: NDArray[np.float32] | None = None  # of unlabelled images (n, k): what the network says before training
+    guesses: NDArray[np.float32] | None = None  # of unlabelled images (n, k): labels from before training, times weights
 
 
 def pose(

@@ -34,7 +34,7 @@ class AdaMatch(Method):
     warm_up       the part of the run over which mu rises from 0 to 1
     window        batches over which the target's class average is taken
     decay         of the source's class average
-    anchored      whether what the network said before training is learned, while mu is small (not the paper's)
+    anchored      whether labels from before training, of unlabelled images, count while mu is small (not the paper's)
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     x_tu_s: Tensor
     progress: Tensor  # []
     lam: Tensor  # [2 * n_sl, k], uniform in [0, 1)
-    y_tu_first: Tensor = torch.zeros(0)  # [n_tu, k], what the network said of unlabelled images before training; empty: unknown
+    y_tu_first: Tensor = torch.zeros(0)  # [n_tu, k], labels from before training, times their weights; empty: unknown
 
 
 class Phase(NamedTuple):

@@ -20,7 +20,7 @@ class FixMatch(Method):
     release   whether alignment is let go over the second half of the run, as in AdaMatch
     window    batches over which the class average of guesses is taken
     decay     of the labels' class average
-    anchored  whether what the network said before training is learned, over the first half of the run, as in AdaMatch
+    anchored  whether labels from before training count over the first half of the run, as in AdaMatch
     """
 
     def __init__(

@@ -89,11 +89,9 @@ def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
 
 
 def first_loss(y_tu_first: Tensor, z_s: Tensor) -> Tensor:
-    """Cross-entropy of strong views with what the network said of the images before training."""
+    """Cross-entropy of strong views with labels from before training; rows of zeros are images without one."""
     if len(y_tu_first) != len(z_s):
-        raise InputError(
-            "anchored=True needs what the network said of unlabelled images before training: y_tu_first in the batch"
-        )
+        raise InputError("anchored=True needs labels that unlabelled images had before training: y_tu_first in the batch")
     return cross_entropy(y_tu_first, z_s).mean()
 
 

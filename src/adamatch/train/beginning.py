@@ -1,71 +1,75 @@
-"""The network as it is before the first step, and what it says of unlabelled images then."""
+"""The network as it is before the first step, and labels of unlabelled images that it is sure of then."""
 
 from dataclasses import replace
-from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.files import make_folder, write_whole
-from adamatch.nets import fused
 from adamatch.nets.frozen import Upper
 from adamatch.train import again, contrastive, distributed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
-from adamatch.train.head import features, start_head
+from adamatch.train.head import start_head
 from adamatch.train.run import Run
 
 FILE = "start.safetensors"  # among the checkpoints: a run that goes on begins with the same
+LABELS = "labels of unlabelled images"  # in that file
 
 
 class Beginning:
     """Called with a network and its problem, lets the network learn as far as the recipe wants it before the first step."""
 
     def __init__(self, run: Run, folder: RunFolder, execution: Execution) -> None:
-        self.run, self.folder, self.execution = run, folder, execution
+        self.run, self.execution = run, execution
+        self.folder, self.file = folder, folder.checkpoints / FILE
 
     def __call__(self, net: nn.Module, problem: Problem, *, new_head: bool, unlabelled: bool) -> Problem:
-        """The problem, with what the network says of unlabelled images where they are to be held to it.
+        """The problem, with labels of unlabelled images where they are to be held to them.
 
         `unlabelled` says whether the method looks at them at all.
         """
-        recipe, machine, seen = self.run.recipe, self.execution.machine, problem.unlabelled if unlabelled else None
+        recipe, seen = self.run.recipe, problem.unlabelled if unlabelled else None
         learned = self.run.weights.startswith(again.FROM)  # it goes on with a finished run's model
         alone = seen if recipe.contrastive and not learned else None  # images from which it learns without labels
+        sure = None
         if alone is not None or (recipe.fitted_head and new_head):
             whole = net.net if isinstance(net, Upper) else net
-            if not ranks.from_first(lambda: _loaded(whole, self.folder.checkpoints / FILE)):
+            there, sure = ranks.from_first(lambda: self._loaded(whole))
+            if not there:
                 if alone is not None:
                     contrastive.begin(net, alone, self.run, self.execution)
                 if recipe.fitted_head:
-                    start_head(net, problem.labelled, seen, machine, kept=recipe.statistics == "kept")
-                self._save(whole)
+                    mine = start_head(net, problem.labelled, seen, self.execution.machine, kept=recipe.statistics == "kept")
+                    sure = ranks.from_first(lambda: mine)
+                self._save(whole, sure)
             distributed.same_weights(whole)
         if not recipe.anchored or seen is None:
             return problem
-        net.to(machine.device).eval()
-        with torch.no_grad(), fused.off(net):
-            z: Tensor = net.head(features(net, seen.parts, machine, len(seen)))  # type: ignore[operator]
-        net.train()
-        return replace(problem, guesses=z.softmax(1).cpu().numpy())
+        return replace(problem, guesses=np.zeros((len(seen), len(problem.classes)), np.float32) if sure is None else sure)
 
-    def _save(self, net: nn.Module) -> None:
+    def _save(self, net: nn.Module, sure: NDArray[np.float32] | None) -> None:
         if ranks.rank() > 0:
             return
         self.folder.check()
         make_folder(self.folder.checkpoints)
         state = {name: each.contiguous() for name, each in net.state_dict().items()}
-        write_whole(self.folder.checkpoints / FILE, lambda part: save_file(state, part))
+        if sure is not None:
+            state[LABELS] = torch.from_numpy(sure)
+        write_whole(self.file, lambda part: save_file(state, part))
 
-
-def _loaded(net: nn.Module, path: Path) -> bool:
-    """Whether the network could be read; a damaged file counts as none."""
-    try:
-        net.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError):
-        return False
-    return True
+    def _loaded(self, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
+        """Whether the network could be read, and the labels beside it; a damaged file counts as none."""
+        try:
+            state = load_file(self.file)
+            labels = state.pop(LABELS, None)
+            net.load_state_dict(state)
+        except (OSError, SafetensorError, RuntimeError):
+            return False, None
+        return True, None if labels is None else labels.numpy()

@@ -22,7 +22,7 @@ from adamatch.train.progress import bar_before
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured, Machine
 
-TIMES = 8  # images of a batch, for each labelled one of a later step
+TIMES = 4  # images of a batch, for each labelled one of a later step
 LR, RISE, WEIGHT_DECAY = 2e-3, 0.1, 1e-4  # of AdamW; the learning rate rises over a tenth of the steps, and falls to 0
 TEMPERATURE = 0.2
 WIDE, NARROW = 256, 64  # outputs of the layers above the features, which are thrown away

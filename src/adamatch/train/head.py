@@ -20,7 +20,7 @@ from adamatch.nets.norm import estimate_statistics, has_batch_norm
 from adamatch.train import neighbours
 from adamatch.train.speed import Machine
 
-MOST = 4096  # images of each pool that are looked at
+MOST, PIXELS = 4096, 2**25  # images of each pool that are looked at; of small ones as many as have so many pixels
 BATCH, BATCH_ON_CPU = 64, 8  # of them at a time: with more, a CPU spends half of its time on memory
 BATCHES = 20  # of which batch norm gets its statistics
 DECAY = 0.05  # of the classifier's weights, for features of mean 0 and variance 1
@@ -29,8 +29,11 @@ ROUNDS = 100  # of L-BFGS, at most
 
 def start_head(
     net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, kept: bool = False
-) -> None:
+) -> NDArray[np.float32] | None:
     """Give `net.head` its first weights. Unlabelled images, if it is to learn from them, have labels of their neighbours.
+
+    Returns the surest of these labels (n, k): rows of zeros for images whose label is not sure, or that were not looked at. The
+    others weigh more instead, so that the mean weight is 1.
 
     Training replaces the statistics of batch norm, unless they are `kept`: so they are replaced first, and the head begins with
     features as they are then. Neighbours are told by these and by features from before: either can be far better. Where
@@ -54,6 +57,14 @@ def start_head(
         head.weight.copy_(weight)
         head.bias.copy_(bias)
     net.train()
+    if unlabelled is None:
+        return None
+    sure = np.zeros((len(unlabelled), head.out_features), np.float32)
+    starts = np.cumsum([0, *map(len, unlabelled.parts)])[:-1]
+    looked_at = np.concatenate([start + rows for start, rows in zip(starts, _rows(unlabelled.parts), strict=True)])
+    sure[looked_at] = neighbours.surest(y[-1]).cpu().numpy()
+    sure *= len(sure) / max(1, sure.sum())
+    return sure
 
 
 def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
@@ -67,8 +78,8 @@ def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
 def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
     """[n, d], of images as they are, or of some of them where there are many.
 
-    The last batch is as large as the others, with images a second time: a GPU plans its convolutions anew for every shape, which
-    takes longer than these passes.
+    The last batch is as large as the others, with images a second time: a GPU plans its convolutions anew for every shape,
+    which takes longer than these passes.
     """
     found, batch = [], BATCH if machine.device.type == "cuda" else BATCH_ON_CPU
     for part, rows in zip(parts, _rows(parts, most), strict=True):
@@ -96,8 +107,9 @@ def batches(pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: M
 
 
 def _rows(parts: Sequence[Pixels], most: int | None = None) -> list[NDArray[np.int64]]:
-    """Of each part every row, or every second, third, ... where there are more than `most` (MOST) in all."""
-    every = -(-sum(map(len, parts)) // (most or MOST))
+    """Of each part every row, or every second, third, ... where there are more than `most` in all."""
+    most = most or max(MOST, PIXELS // (parts[0].shape[-3] * parts[0].shape[-2]))
+    every = -(-sum(map(len, parts)) // most)
     return [np.arange(0, len(part), every) for part in parts]
 
 

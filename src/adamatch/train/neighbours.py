@@ -17,6 +17,7 @@ SPREADS = 30  # times that evidence goes on to the neighbours
 ROUNDS = 3
 FEW = 100  # images: the mean and variance of fewer say too little
 CHUNK = 1024  # images whose neighbours are looked for at once
+SURE = 0.5  # of the images of a class
 
 
 def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: Classifier) -> Tensor:
@@ -36,6 +37,17 @@ def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: Clas
         found = spread(torch.cat([labels, guesses / guesses.sum(0).clamp(min=1e-6)]), near)[len(y) :]
         learned = torch.cat([y, one_hot(found.argmax(1), y.shape[1]).to(y)])
     return found / found.sum(1, keepdim=True).clamp(min=1e-12)
+
+
+def surest(y: Tensor) -> Tensor:
+    """Of probabilities [n, k], as labels: of the images that are most likely of a class, the surest part; zeros for others."""
+    best = y.max(1)
+    found = torch.zeros_like(y)
+    for each in range(y.shape[1]):
+        mine = (best.indices == each).nonzero()[:, 0]
+        order = best.values[mine].argsort(descending=True, stable=True)
+        found[mine[order[: round(SURE * len(mine))]], each] = 1
+    return found
 
 
 def standard(x: Tensor, like: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ class Recipe:
     mirror: bool = True
     fitted_head: bool = False  # the head begins as a linear classifier of what the starting weights make of the images
     contrastive: int = 0  # images on which the network first learns to tell views of one from others (train/contrastive.py)
-    anchored: bool = False  # until pseudo-labels count, target images are held to what the network says of them at its start
+    anchored: bool = False  # until pseudo-labels count, the surest labels of neighbours do (train/neighbours.py)
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
     late: float = 0.0  # the part of the run before labelled target images count
@@ -179,7 +179,10 @@ FAST: dict[str, Mapping[str, Any]] = {
 }
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
 LATE = 0.5  # so they wait for this part of the run
-FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssda": {"repeat": False, "late": LATE}}
+FAST_TASKS: dict[str, Mapping[str, Any]] = {
+    "ssl": {"contrastive": MILLION, "fitted_head": True},  # without a source, most is learned before labels: docs/few-labels.md
+    "ssda": {"repeat": False, "late": LATE},
+}
 BUDGETS = ("paper", "fast")
 PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION}  # the paper's protocol with starting weights
 

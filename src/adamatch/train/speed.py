@@ -111,7 +111,7 @@ class Inputs(NamedTuple):
     lam: Tensor  # [2 * n_sl, k]: uniforms for the interpolation
     progress: Tensor  # []
     lr: Tensor  # []
-    y_tu_first: Tensor  # [n_tu, k]: what the network said of them before training; [0, k] where that is not needed
+    y_tu_first: Tensor  # [n_tu, k]: labels from before training, times their weights; [0, k] where they are not needed
 
 
 class Captured(Generic[Given]):
