@@ -209,6 +209,21 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
         assert (recipe["repeat"], recipe["late"]) == form
 
 
+@pytest.mark.parametrize(
+    ("given", "learned"),
+    [
+        ({"labels_per_class": 2, "network": "wrn-tiny"}, True),
+        ({"labels_per_class": 2, "network": network(norm=True)}, False),  # it may have no features and head
+        ({"labels_per_class": 26, "network": "wrn-tiny"}, False),
+        ({"network": "wrn-tiny"}, False),
+    ],
+)
+def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any], learned: bool, tmp_path: Path) -> None:
+    same = arrays(81)
+    recipe = adamatch.fit(source=same, target=same, out=tmp_path / "run", **TINY | given).history["run"]["recipe"]
+    assert (recipe["contrastive"], recipe["fitted_head"]) == ((recipe["images"], True) if learned else (0, False))
+
+
 @pytest.mark.parametrize(("share", "statistics", "lr"), [(0.3, "kept", 0.003), (0.01, "global", 0.01)])
 def test_batch_norm_keeps_its_statistics_where_domains_look_alike(
     share: float, statistics: str, lr: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

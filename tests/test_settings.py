@@ -102,3 +102,18 @@ def test_a_learning_rate_that_was_asked_for_stays_where_statistics_are_kept() ->
 
 def test_without_starting_weights_there_are_no_statistics_to_keep() -> None:
     assert choose(ASKED, lambda: 32, CPU).kept is None
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_with_few_labels_and_no_source_a_network_from_nothing_begins_without_labels(machine: Machine) -> None:
+    chosen = choose(replace(ASKED, few=True, images=6400), lambda: 32, machine)
+    assert (chosen.recipe.contrastive, chosen.recipe.fitted_head) == (6400, True)
+    assert any("first learns from 6,400 images without labels" in reason for reason in chosen.reasons)
+    for other in (
+        choose(replace(ASKED, images=6400), lambda: 32, machine),
+        choose(replace(ASKED, few=True), lambda: 227, machine),  # ImageNet's weights have learned before
+        choose(replace(ASKED, few=True, frozen=2, strong="cutout"), lambda: 32, machine),
+    ):
+        assert other.recipe.contrastive == 0
+        assert "without labels" not in "".join(other.reasons)

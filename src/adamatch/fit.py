@@ -28,7 +28,7 @@ from adamatch.nets.norm import has_batch_norm
 from adamatch.nets.pretrained import IMAGENET, TIMM, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.report import page, show
-from adamatch.settings import Choice, Settings, choose, with_batch, with_likeness
+from adamatch.settings import FEW, Choice, Settings, choose, with_batch, with_likeness
 from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -115,6 +115,7 @@ def fit(
             mirror=mirror,
             repeat=repeat,
             late=LATE if target_labels is not None and not repeat else 0.0,
+            few=same and 0 < (labels_per_class or 0) <= FEW and isinstance(network, str),
             frozen=frozen,
         )
         chosen = choose(asked, lambda: _side(source), machine)
