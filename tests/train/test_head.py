@@ -58,7 +58,7 @@ def head_of(pool: Labelled, weights: Path | None = None, unlabelled: Unlabelled 
     net = nets.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    head.start_head(net, [pool], unlabelled, tiny.CPU, kept)
+    head.start_head(net, [pool], unlabelled, tiny.CPU, kept=kept)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
@@ -72,7 +72,7 @@ def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> 
     torch.manual_seed(0)
     net = nets.build("wrn-tiny", 3)
     twin = copy.deepcopy(net)
-    head.start_head(net, [pool], None, tiny.CPU, kept)
+    head.start_head(net, [pool], None, tiny.CPU, kept=kept)
     moved = {name for name, value in net.state_dict().items() if "running" in name and not value.equal(twin.state_dict()[name])}
     assert bool(moved) != kept
     if not kept:
@@ -157,6 +157,24 @@ def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: boo
     net, (pool,) = nets.build("efficientnet-lite0", 3), tiny.problem().labelled
     monkeypatch.setattr(fused, "norm_runs_on", refuse)
     monkeypatch.setattr(fused_depthwise, "runs_on", refuse)
-    head.start_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept)
+    head.start_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)
     with pytest.raises(AssertionError, match="a kernel would run"):  # afterwards they are used again
         net(torch.zeros(2, 3, 32, 32))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_features_of_a_network_that_learned_alone_are_uncorrelated(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    problem = tiny.problem()
+    seen: list[Tensor] = []
+
+    def guess(pools: list[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: object) -> Tensor:
+        seen.extend([pools[0][0], x_tu])
+        return torch.full((len(x_tu), 3), 1 / 3)
+
+    monkeypatch.setattr(neighbours, "guess", guess)
+    torch.manual_seed(0)
+    head.start_head(nets.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, tiny.CPU, alone=alone)
+    covariance = torch.cov(seen[1].T).abs()
+    apart = float((covariance - covariance.diag().diag()).max() / covariance.max())
+    assert apart < 1e-4 if alone else apart > 0.1
+    assert seen[0].shape[1] == seen[1].shape[1]

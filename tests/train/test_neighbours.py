@@ -98,3 +98,17 @@ def test_the_surest_half_of_each_class_is_labelled(n: int, classes: int, seed: i
         assert taken.sum() == round(neighbours.SURE * len(taken))
         if 0 < taken.sum() < len(taken):
             assert confidence[taken].min() >= confidence[~taken].max()
+
+
+def test_what_many_features_have_in_common_counts_once() -> None:
+    """One thing that tells nothing is in thirty features, what tells the classes is in one."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 150)
+    nothing, tells = rng.normal(size=(300, 1)), 2.0 * y[:, None] - 1 + 0.2 * rng.normal(size=(300, 1))
+    x = torch.from_numpy(np.concatenate([np.repeat(nothing, 30, 1), tells, np.full((300, 1), 20.0)], 1)).float()
+    few, labels = x[[0, 150]], torch.eye(2)
+    plain = neighbours.guess([(few, labels)], x, classifier).argmax(1).numpy()
+    apart, turned = (neighbours.uncorrelated(each, x) for each in (few, x))
+    found = neighbours.guess([(apart, labels)], turned, classifier).argmax(1).numpy()
+    assert (plain == y).mean() < 0.8
+    assert (found == y).mean() > 0.9

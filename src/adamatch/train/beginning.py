@@ -46,7 +46,8 @@ class Beginning:
                 if alone is not None:
                     contrastive.begin(net, alone, self.run, self.execution)
                 if recipe.fitted_head:
-                    mine = start_head(net, problem.labelled, seen, self.execution.machine, kept=recipe.statistics == "kept")
+                    how = {"kept": recipe.statistics == "kept", "alone": alone is not None}
+                    mine = start_head(net, problem.labelled, seen, self.execution.machine, **how)
                     sure = ranks.from_first(lambda: mine)
                 self._save(whole, sure)
             distributed.same_weights(whole)

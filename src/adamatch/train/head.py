@@ -28,7 +28,13 @@ ROUNDS = 100  # of L-BFGS, at most
 
 
 def start_head(
-    net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, kept: bool = False
+    net: nn.Module,
+    pools: Sequence[Labelled],
+    unlabelled: Unlabelled | None,
+    machine: Machine,
+    *,
+    kept: bool = False,
+    alone: bool = False,
 ) -> NDArray[np.float32] | None:
     """Give `net.head` its first weights. Unlabelled images, if it is to learn from them, have labels of their neighbours.
 
@@ -37,7 +43,8 @@ def start_head(
 
     Training replaces the statistics of batch norm, unless they are `kept`: so they are replaced first, and the head begins with
     features as they are then. Neighbours are told by these and by features from before: either can be far better. Where
-    frozen blocks were computed beforehand, images are their maps.
+    frozen blocks were computed beforehand, images are their maps. `alone` says that the network has learned from unlabelled
+    images alone: it tells them by angles, and many of its features say the same.
     """
     head: Any = net.head
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
@@ -51,6 +58,8 @@ def start_head(
             x = [features(net, each, machine) for each in parts]
     if unlabelled:
         *both, both_tu = (torch.cat(each, 1) for each in zip(before, x, strict=True))
+        if alone:
+            *both, both_tu = (neighbours.uncorrelated(each, both_tu) for each in (*both, both_tu))
         y.append(neighbours.guess(list(zip(both, y, strict=True)), both_tu, classifier))
     weight, bias = classifier(torch.cat(x), torch.cat(y))
     with torch.no_grad():

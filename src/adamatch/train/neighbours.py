@@ -50,6 +50,14 @@ def surest(y: Tensor) -> Tensor:
     return found
 
 
+def uncorrelated(x: Tensor, like: Tensor) -> Tensor:
+    """Features, all of length 1, along the principal axes of those of `like`: what several have in common then counts once."""
+    x, like = normalize(x), normalize(like)
+    centred = like - like.mean(0)
+    axes: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors
+    return (x - like.mean(0)) @ axes
+
+
 def standard(x: Tensor, like: Tensor) -> Tensor:
     """Features with the mean and variance of `like` taken out."""
     return (x - like.mean(0)) / deviation(like)
