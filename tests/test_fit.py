@@ -24,6 +24,8 @@ from adamatch.settings import Settings, choose
 from adamatch.train import speed
 from adamatch.train.speed import Machine
 
+SAME = arrays(81)
+
 
 class Pairs(Dataset[tuple[Tensor, int]]):
     """A torch dataset with names of classes."""
@@ -216,11 +218,13 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
         ({"labels_per_class": 2, "network": network(norm=True)}, False),  # it may have no features and head
         ({"labels_per_class": 26, "network": "wrn-tiny"}, False),
         ({"network": "wrn-tiny"}, False),
+        ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0]}, True),
+        ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0][1:]}, False),  # one is not in it
     ],
 )
 def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any], learned: bool, tmp_path: Path) -> None:
-    same = arrays(81)
-    recipe = adamatch.fit(source=same, target=same, out=tmp_path / "run", **TINY | given).history["run"]["recipe"]
+    told: dict[str, Any] = {"source": SAME, "target": SAME, "out": tmp_path / "run", **TINY}
+    recipe = adamatch.fit(**told | given).history["run"]["recipe"]
     assert (recipe["contrastive"], recipe["fitted_head"]) == ((recipe["images"], True) if learned else (0, False))
 
 

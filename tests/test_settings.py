@@ -7,7 +7,7 @@ import torch
 
 from adamatch import settings
 from adamatch.errors import InputError
-from adamatch.settings import FROZEN, FROZEN_SIZE, KEPT, Settings, choose, with_batch, with_likeness
+from adamatch.settings import FROZEN, FROZEN_SIZE, KEPT, Settings, choose, with_batch, with_beginning, with_likeness
 from adamatch.train.likeness import ALIKE
 from adamatch.train.speed import Machine
 
@@ -107,13 +107,12 @@ def test_without_starting_weights_there_are_no_statistics_to_keep() -> None:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("machine", [CPU, GPU])
 def test_with_few_labels_and_no_source_a_network_from_nothing_begins_without_labels(machine: Machine) -> None:
-    chosen = choose(replace(ASKED, few=True, images=6400), lambda: 32, machine)
-    assert (chosen.recipe.contrastive, chosen.recipe.fitted_head) == (6400, True)
-    assert any("first learns from 6,400 images without labels" in reason for reason in chosen.reasons)
+    chosen = choose(replace(ASKED, images=6400), lambda: 32, machine)
+    begun = with_beginning(chosen)
+    assert begun.recipe == replace(chosen.recipe, contrastive=6400, fitted_head=True)
+    assert "first learns from 6,400 images without labels" in begun.reasons[-1]
     for other in (
-        choose(replace(ASKED, images=6400), lambda: 32, machine),
-        choose(replace(ASKED, few=True), lambda: 227, machine),  # ImageNet's weights have learned before
-        choose(replace(ASKED, few=True, frozen=2, strong="cutout"), lambda: 32, machine),
+        choose(ASKED, lambda: 227, machine),  # ImageNet's weights have learned before
+        choose(replace(ASKED, frozen=2, strong="cutout"), lambda: 32, machine),
     ):
-        assert other.recipe.contrastive == 0
-        assert "without labels" not in "".join(other.reasons)
+        assert with_beginning(other) == other

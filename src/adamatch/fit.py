@@ -17,7 +17,7 @@ from adamatch.data.items import sides
 from adamatch.data.own import OwnData
 from adamatch.data.store import Store
 from adamatch.data.tables import names_files, same_files
-from adamatch.data.tasks import Problem
+from adamatch.data.tasks import Problem, few_of_many
 from adamatch.ending import judged
 from adamatch.errors import InputError, shortened, unknown
 from adamatch.experiment import solve
@@ -28,7 +28,7 @@ from adamatch.nets.norm import has_batch_norm
 from adamatch.nets.pretrained import IMAGENET, TIMM, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.report import page, show
-from adamatch.settings import FEW, Choice, Settings, choose, with_batch, with_likeness
+from adamatch.settings import FEW, Choice, Settings, choose, with_batch, with_beginning, with_likeness
 from adamatch.train import ahead, distributed, memory, speed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -115,7 +115,6 @@ def fit(
             mirror=mirror,
             repeat=repeat,
             late=LATE if target_labels is not None and not repeat else 0.0,
-            few=same and 0 < (labels_per_class or 0) <= FEW and isinstance(network, str),
             frozen=frozen,
         )
         chosen = choose(asked, lambda: _side(source), machine)
@@ -127,6 +126,8 @@ def fit(
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
+            elif few_of_many(problem, FEW):
+                chosen = with_beginning(chosen)
             run = Run(
                 benchmark="folders",
                 task="ssl" if same else "ssda" if target_labels is not None else "uda",
@@ -138,7 +139,7 @@ def fit(
                 options=dict(options or {}),
                 seed=seed,
                 weights=chosen.weights,
-                recipe=recipe,
+                recipe=chosen.recipe,
             )
             folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
             held = None if overwrite else ranks.from_first(folder.recipe)

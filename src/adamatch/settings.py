@@ -10,7 +10,7 @@ from adamatch.train.likeness import ALIKE
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
-FEW = 25  # labels per class: with so many, and no source, a network that begins without labels does better (docs/few-labels.md)
+FEW = 25  # labels per class, at most: with these, and no source, a network had better begin without labels (docs/few-labels.md)
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
@@ -21,8 +21,7 @@ LITE = "efficientnet-lite0"
 class Settings:
     """Each is the argument of `fit` of that name; None is left to choose, like "auto".
 
-    (`late` and `few` follow from others: labelled target images wait, unless they are to be used as in the paper; there are
-    few labels, and no source.)
+    (`late` follows from others: labelled target images wait, unless they are to be used as in the paper.)
     """
 
     network: str = "auto"
@@ -35,7 +34,6 @@ class Settings:
     mirror: bool = True
     repeat: bool = False
     late: float = 0.0
-    few: bool = False
     frozen: int | str = "auto"
 
 
@@ -119,12 +117,6 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
         reasons.append(f"training length: {values['images']:,} labelled images, {cost}")
-    if asked.few and not started and not values.get("frozen"):
-        values |= {"contrastive": int(values["images"]), "fitted_head": True}
-        reasons.append(
-            f"labels are few, and there is no source: the network first learns from {values['contrastive']:,} images without "
-            "labels, to tell views of one from others"
-        )
     if asked.mirror:
         reasons.append("images may be flipped horizontally, as in the paper: --no-mirror for digits, letters, left and right")
     for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
@@ -151,6 +143,17 @@ def with_likeness(chosen: Choice, likeness: float) -> Choice:
     )
     recipe = chosen.kept if alike else chosen.recipe
     return Choice(recipe, chosen.weights, [*chosen.reasons, f"source and target: {seen}: {ending}"])
+
+
+def with_beginning(chosen: Choice) -> Choice:
+    """Where labels are few, and there is no source: a network that starts from nothing learns without labels first."""
+    if chosen.weights or chosen.recipe.frozen:
+        return chosen
+    images = chosen.recipe.images
+    reason = f"labels are few, and there is no source: the network first learns from {images:,} images without labels"
+    return replace(
+        chosen, recipe=replace(chosen.recipe, contrastive=images, fitted_head=True), reasons=[*chosen.reasons, reason]
+    )
 
 
 def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:

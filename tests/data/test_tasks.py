@@ -20,6 +20,7 @@ from adamatch.data.tasks import (
     add_labelled,
     balanced,
     choose,
+    few_of_many,
     labelled,
     pose,
     probabilities,
@@ -264,3 +265,16 @@ def test_what_says_itself_what_is_drawn_stays_as_it_is() -> None:
         Labelled((images,), np.eye(3, dtype=np.float32)),
     ):
         assert balanced(pool) is pool
+
+
+def test_few_labelled_images_among_many_are_one_domain() -> None:
+    ssl = problem("ssl", 2)
+    assert few_of_many(ssl, 2)
+    assert not few_of_many(ssl, 1)
+    assert not few_of_many(problem("uda"), 10)  # other images
+    assert not few_of_many(problem("ssda", 2), 100)
+    assert few_of_many(problem("ssl", 4), 10)
+    assert not few_of_many(problem("ssl", 5), 10)  # most images are labelled
+    one_more = Labelled((TARGET.images[:5], SOURCE.images[:1]), np.zeros(6, np.int64))
+    assert not few_of_many(Problem((one_more,), Unlabelled((TARGET.images,)), CLASSES), 2)
+    assert few_of_many(Problem((one_more,), Unlabelled((TARGET.images, SOURCE.images)), CLASSES), 2)

@@ -63,6 +63,18 @@ class Problem:
     guesses: NDArray[np.float32] | None = None  # of unlabelled images (n, k): labels from before training, times weights
 
 
+def few_of_many(problem: Problem, most: int) -> bool:
+    """Whether at most so many images of a class are labelled, on average, and all of them are among more unlabelled ones.
+
+    Then there is one domain, whatever the task is called.
+    """
+    pool = problem.labelled[0]
+    if len(problem.labelled) > 1 or len(pool) > min(most * len(problem.classes), len(problem.unlabelled) // 2):
+        return False
+    seen = {hash(image.tobytes()) for part in problem.unlabelled.parts for image in part}
+    return all(hash(image.tobytes()) in seen for part in pool.parts for image in part)
+
+
 def pose(
     task: str, sources: Sequence[Store], target: Store, tests: Mapping[str, Store], *, labels: int = 0, seed: int = 0
 ) -> Problem:
