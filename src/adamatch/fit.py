@@ -126,7 +126,7 @@ def fit(
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
-            elif few_of_many(problem, FEW):
+            elif not chosen.weights and few_of_many(problem, FEW):  # weights have learned before
                 chosen = with_beginning(chosen)
             run = Run(
                 benchmark="folders",
