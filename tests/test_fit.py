@@ -225,7 +225,8 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
 def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any], learned: bool, tmp_path: Path) -> None:
     told: dict[str, Any] = {"source": SAME, "target": SAME, "out": tmp_path / "run", **TINY}
     recipe = adamatch.fit(**told | given).history["run"]["recipe"]
-    assert (recipe["contrastive"], recipe["fitted_head"]) == ((recipe["images"], True) if learned else (0, False))
+    found = tuple(recipe[name] for name in ("contrastive", "fitted_head", "anchored", "lr_end"))
+    assert found == ((recipe["images"], True, True, 0.02) if learned else (0, False, False, 0.25))
 
 
 @pytest.mark.parametrize(("share", "statistics", "lr"), [(0.3, "kept", 0.003), (0.01, "global", 0.01)])

@@ -109,7 +109,7 @@ def test_without_starting_weights_there_are_no_statistics_to_keep() -> None:
 def test_with_few_labels_and_no_source_a_network_from_nothing_begins_without_labels(machine: Machine) -> None:
     chosen = choose(replace(ASKED, images=6400), lambda: 32, machine)
     begun = with_beginning(chosen)
-    assert begun.recipe == replace(chosen.recipe, contrastive=6400, fitted_head=True)
+    assert begun.recipe == replace(chosen.recipe, contrastive=6400, fitted_head=True, anchored=True, lr_end=0.02)
     assert "first learns from 6,400 images without labels" in begun.reasons[-1]
     for other in (
         choose(ASKED, lambda: 227, machine),  # ImageNet's weights have learned before

@@ -7,7 +7,7 @@ from typing import Any
 from adamatch.errors import InputError, shortened
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.likeness import ALIKE
-from adamatch.train.run import Recipe
+from adamatch.train.run import BEGUN, Recipe
 from adamatch.train.speed import Machine
 
 FEW = 25  # labels per class, at most: with these, and no source, a network had better begin without labels (docs/few-labels.md)
@@ -151,9 +151,7 @@ def with_beginning(chosen: Choice) -> Choice:
         return chosen
     images = chosen.recipe.images
     reason = f"labels are few, and there is no source: the network first learns from {images:,} images without labels"
-    return replace(
-        chosen, recipe=replace(chosen.recipe, contrastive=images, fitted_head=True), reasons=[*chosen.reasons, reason]
-    )
+    return replace(chosen, recipe=replace(chosen.recipe, contrastive=images, **BEGUN), reasons=[*chosen.reasons, reason])
 
 
 def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:

@@ -55,6 +55,10 @@ def test_digits_has_what_its_tables_need() -> None:
     plain = [run for run in runs if run.task == "uda" and run.method == "adamatch" and not run.options]
     assert len({(run.source, run.target) for run in plain}) == 12
     assert {run.seed for run in plain if (run.source, run.target) == ("mnist", "svhn")} == {0, 1, 2, 3}
+    same = [run for run in plain if run.recipe == recipe("digitfive", "fast") and run.seed < 3]
+    assert Counter((run.source, run.target) for run in same) == dict.fromkeys({(run.source, run.target) for run in plain}, 3)
+    rivals = {(run.source, run.target) for run in runs if run.task == "uda" and run.method == "fixmatch+"}
+    assert rivals == {(run.source, run.target) for run in plain}
     for target in ("svhn", "mnistm"):
         pair = [run for run in runs if (run.source, run.target, run.seed) == ("mnist", target, 0)]
         assert {run.method for run in pair if run.task == "uda"} == set(METHODS)
@@ -67,6 +71,19 @@ def test_digits_has_what_its_tables_need() -> None:
     waiting = {(run.method, run.labels) for run in runs if run.recipe == recipe("digitfive", "fast", "ssda")}
     assert waiting == few
     assert {run.budget for run in runs} == {"fast"}
+
+
+def test_few_has_three_seeds_of_each_task_and_the_recipe_of_its_task() -> None:
+    runs = experiments.load("few")
+    for run in runs:
+        assert run.recipe == recipe("digitfive", "fast", run.task)
+    for method, seeds in (("adamatch", 3), ("fixmatch+", 1)):
+        mine = Counter((run.task, run.source, run.target, run.labels) for run in runs if run.method == method)
+        assert mine == {
+            (task, source, target, labels): seeds
+            for task, source, target in (("ssl", "", "svhn"), ("ssda", "mnist", "svhn"), ("ssda", "usps", "mnistm"))
+            for labels in (1, 5, 25)
+        }
 
 
 def test_ablation_varies_one_thing_at_a_time_on_six_pairs() -> None:

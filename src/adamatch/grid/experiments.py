@@ -101,11 +101,11 @@ def handwriting() -> Iterator[Run]:
 
 
 def digits() -> Iterator[Run]:
-    """Real digits with the fast budget: AdaMatch on 12 pairs, every method on two, few labels, ablations."""
+    """Real digits with the fast budget: AdaMatch on 12 pairs, three seeds, FixMatch+ on one, every method on two, ablations."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     easy = replace(hard, target="mnistm")
-    for source, target in pairs(("mnist", "mnistm", "svhn", "usps")):
-        yield replace(hard, source=source, target=target)
+    twelve = [replace(hard, source=source, target=target) for source, target in pairs(("mnist", "mnistm", "svhn", "usps"))]
+    yield from twelve
     for pair in (hard, easy):
         for method in (*METHODS, "supervised"):
             yield replace(pair, method=method)
@@ -125,6 +125,21 @@ def digits() -> Iterator[Run]:
         yield replace(pair, method="mcd", recipe=replace(pair.recipe, lr=0.03))  # a control: the paper's learning rate
     for seed in (1, 2, 3):
         yield replace(hard, seed=seed)
+    for run in twelve:
+        yield replace(run, method="fixmatch+")
+    for seed, run in itertools.product((1, 2), twelve):
+        yield replace(run, seed=seed)
+
+
+def few() -> Iterator[Run]:
+    """Few labels on real digits, by the fast budget's recipes: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one."""
+    svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
+    hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
+    tasks = (svhn, hard, replace(hard, source="usps", target="mnistm"))
+    for task, seed, labels in itertools.product(tasks, range(3), (1, 5, 25)):
+        yield replace(task, labels=labels, seed=seed)
+    for task, labels in itertools.product(tasks, (1, 5, 25)):
+        yield replace(task, labels=labels, method="fixmatch+")
 
 
 def study() -> Iterator[Run]:
@@ -191,6 +206,7 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
     "paper": paper,
     "handwriting": handwriting,
     "digits": digits,
+    "few": few,
     "study": study,
     "ablation": ablation,
     "pretraining": pre_trained,

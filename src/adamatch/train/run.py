@@ -179,8 +179,10 @@ FAST: dict[str, Mapping[str, Any]] = {
 }
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
 LATE = 0.5  # so they wait for this part of the run
+# Without a source, most is learned before labels (`contrastive`), and held on to until pseudo-labels count: docs/few-labels.md.
+BEGUN: Mapping[str, Any] = {"fitted_head": True, "anchored": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {
-    "ssl": {"contrastive": MILLION, "fitted_head": True},  # without a source, most is learned before labels: docs/few-labels.md
+    "ssl": {"contrastive": MILLION, **BEGUN},
     "ssda": {"repeat": False, "late": LATE},
 }
 BUDGETS = ("paper", "fast")
