@@ -35,6 +35,7 @@ BOTH: dict[str, Change] = {
     "7 unlabelled images for each labelled one": ({}, {"uratio": 7}),
     "warm-up over a quarter of the run": ({"warm_up": 0.25}, {}),
     "warm-up over the whole run": ({"warm_up": 1.0}, {}),
+    "learning rate to a fiftieth": ({}, {"lr_end": 0.02}),
 }
 WITH_SOURCE: dict[str, Change] = {
     "no label twice in a step": ({}, {"repeat": False}),
@@ -42,12 +43,14 @@ WITH_SOURCE: dict[str, Change] = {
     "no label twice, from the middle on": ({}, {"repeat": False, "late": 0.5}),
 }
 BEGINNING = {"contrastive": 40_000, "fitted_head": True}
-BY_CLASS = {"threshold": "classes"}
-WITHOUT_SOURCE: dict[str, Change] = {
+HELD = {"anchored": True}  # not without a beginning: a network that starts at random knows no neighbours
+END = {"lr_end": 0.02}
+WITHOUT_SOURCE: dict[str, Change] = {  # the three parts of `--budget fast`
     "a beginning without labels": ({}, BEGINNING),
-    "the same, held to the surest labels then": ({}, BEGINNING | {"anchored": True}),
-    "a beginning, and thresholds of classes": (BY_CLASS, BEGINNING),
-    "all three": (BY_CLASS, BEGINNING | {"anchored": True}),
+    "a beginning, held": ({}, BEGINNING | HELD),
+    "a beginning, learning rate to a fiftieth": ({}, BEGINNING | END),
+    "all three": ({}, BEGINNING | HELD | END),
+    "all three, and thresholds of classes": ({"threshold": "classes"}, BEGINNING | HELD | END),
 }
 TASKS = {"ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH}
 

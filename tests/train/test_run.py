@@ -85,6 +85,16 @@ def test_in_short_runs_labelled_target_images_wait_and_are_not_repeated(benchmar
     assert recipe(benchmark, "fast", "ssda", late=0.0, repeat=True) == recipe(benchmark, "fast")
 
 
+@pytest.mark.parametrize("benchmark", PAPER)
+def test_in_short_runs_without_a_source_as_many_images_come_before_labels_as_with_them(benchmark: str) -> None:
+    fast = recipe(benchmark, "fast")
+    begun = replace(fast, contrastive=fast.images, fitted_head=True, anchored=True, lr_end=0.02)
+    assert recipe(benchmark, "fast", "ssl") == begun
+    assert recipe(benchmark, "fast", "ssl", images=640) == replace(begun, images=640, contrastive=640)
+    assert recipe(benchmark, "fast", "ssl", contrastive=0) == replace(begun, contrastive=0)
+    assert recipe(benchmark, "paper", "ssl") == recipe(benchmark)
+
+
 @pytest.mark.parametrize(
     ("images", "batch", "stop", "steps", "last", "every"),
     [

@@ -182,7 +182,7 @@ LATE = 0.5  # so they wait for this part of the run
 # Without a source, most is learned before labels (`contrastive`), and held on to until pseudo-labels count: docs/few-labels.md.
 BEGUN: Mapping[str, Any] = {"fitted_head": True, "anchored": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {
-    "ssl": {"contrastive": MILLION, **BEGUN},
+    "ssl": BEGUN,  # and as many images before labels as with them
     "ssda": {"repeat": False, "late": LATE},
 }
 BUDGETS = ("paper", "fast")
@@ -199,7 +199,10 @@ def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides
     for name in overrides.keys() - known:
         raise unknown("hyper-parameter", name, known)
     changes = {**FAST.get(benchmark, {}), **FAST_TASKS.get(task, {})} if budget == "fast" else {}
-    return replace(PAPER[benchmark], **changes | {name: value for name, value in overrides.items() if value is not None})
+    given = {name: value for name, value in overrides.items() if value is not None}
+    found = replace(PAPER[benchmark], **changes | given)
+    begins = budget == "fast" and task == "ssl" and "contrastive" not in given
+    return replace(found, contrastive=found.images) if begins else found
 
 
 @dataclass(frozen=True, kw_only=True)
