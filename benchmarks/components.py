@@ -25,6 +25,7 @@ from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
 
 Change = tuple[dict[str, Any], dict[str, Any]]  # arguments of the method, and of the recipe
+END = {"lr_end": 0.02}
 BOTH: dict[str, Change] = {
     "as in the paper": ({}, {}),
     "lower thresholds for classes of which few pass": ({"threshold": "classes"}, {}),
@@ -35,7 +36,7 @@ BOTH: dict[str, Change] = {
     "7 unlabelled images for each labelled one": ({}, {"uratio": 7}),
     "warm-up over a quarter of the run": ({"warm_up": 0.25}, {}),
     "warm-up over the whole run": ({"warm_up": 1.0}, {}),
-    "learning rate to a fiftieth": ({}, {"lr_end": 0.02}),
+    "learning rate to a fiftieth": ({}, END),
 }
 WITH_SOURCE: dict[str, Change] = {
     "no label twice in a step": ({}, {"repeat": False}),
@@ -44,7 +45,6 @@ WITH_SOURCE: dict[str, Change] = {
 }
 BEGINNING = {"contrastive": 40_000, "fitted_head": True}
 HELD = {"anchored": True}  # not without a beginning: a network that starts at random knows no neighbours
-END = {"lr_end": 0.02}
 WITHOUT_SOURCE: dict[str, Change] = {  # the three parts of `--budget fast`
     "a beginning without labels": ({}, BEGINNING),
     "a beginning, held": ({}, BEGINNING | HELD),

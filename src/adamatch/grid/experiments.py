@@ -101,7 +101,7 @@ def handwriting() -> Iterator[Run]:
 
 
 def digits() -> Iterator[Run]:
-    """Real digits with the fast budget: AdaMatch on 12 pairs, three seeds, FixMatch+ on one, every method on two, ablations."""
+    """Real digits with the fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     easy = replace(hard, target="mnistm")
     twelve = [replace(hard, source=source, target=target) for source, target in pairs(("mnist", "mnistm", "svhn", "usps"))]
