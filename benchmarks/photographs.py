@@ -70,7 +70,7 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
     if given.recipe:  # whether domains look alike or not
-        settings.KEPT = {"lr": settings.PRETRAINED["lr"], "statistics": settings.PRETRAINED.get("statistics", "global")}
+        settings.ALIKE = settings.FROZEN_ALIKE = {}
     if given.table:
         given.table.write_text(table(given.set, given.out))
     elif given.picture:

@@ -229,9 +229,9 @@ def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any],
     assert found == ((recipe["images"], True, True, 0.02) if learned else (0, False, False, 0.25))
 
 
-@pytest.mark.parametrize(("share", "statistics", "lr"), [(0.3, "kept", 0.003), (0.01, "global", 0.01)])
-def test_batch_norm_keeps_its_statistics_where_domains_look_alike(
-    share: float, statistics: str, lr: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("share", "anchored"), [(0.3, True), (0.01, False)])
+def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
+    share: float, anchored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
     save_file(nets.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
@@ -246,23 +246,12 @@ def test_batch_norm_keeps_its_statistics_where_domains_look_alike(
     monkeypatch.setattr(FIT, "likeness", likeness)
     recipe = adamatch.fit(**given).history["run"]["recipe"]
     assert asked == [(12, 9)]
-    assert (recipe["statistics"], recipe["lr"], recipe["fitted_head"]) == (statistics, lr, True)
+    assert (recipe["anchored"], recipe["lr"], recipe["fitted_head"]) == (anchored, 0.01, True)
     again = adamatch.fit(**given)  # as in the run that is there
     assert again.history["run"]["recipe"] == recipe
     assert len(asked) == 1
     adamatch.fit(**given, overwrite=True)
     assert len(asked) == 2
-
-
-def test_without_batch_norm_there_are_no_statistics_to_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FIT, "likeness", pytest.fail)
-    monkeypatch.setattr(FIT, "has_batch_norm", lambda net: False)
-    torch.manual_seed(0)
-    save_file(nets.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
-    start: dict[str, Any] = {"network": "wrn-tiny", "weights": str(tmp_path / "start.safetensors")}
-    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], out=tmp_path / "run", **start, **TINY)
-    recipe = model.history["run"]["recipe"]
-    assert (recipe["statistics"], recipe["lr"]) == ("global", 0.01)
 
 
 def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 """What "auto" becomes for photographs, with and without a GPU."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from adamatch import settings
 from adamatch.errors import InputError
-from adamatch.settings import FROZEN, FROZEN_SIZE, KEPT, Settings, choose, with_batch, with_beginning, with_likeness
-from adamatch.train.likeness import ALIKE
+from adamatch.settings import FROZEN, FROZEN_ALIKE, FROZEN_SIZE, Settings, choose, with_batch, with_beginning, with_likeness
+from adamatch.train.likeness import ENOUGH
 from adamatch.train.speed import Machine
 
 CPU, GPU = (Machine(torch.device(name), "fp32", compile=False, graph=False) for name in ("cpu", "cuda"))
@@ -82,26 +83,35 @@ def test_a_smaller_batch_has_the_average_of_its_steps() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("machine", [CPU, GPU])
-def test_where_domains_look_alike_statistics_are_kept_and_steps_are_smaller(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("machine", "changes", "said"),
+    [
+        (GPU, {"anchored": True}, "holds on to the surest labels"),
+        (CPU, {"statistics": "kept", "lr": FROZEN_ALIKE["lr"]}, "keeps the statistics"),  # where blocks are frozen
+    ],
+)
+def test_where_domains_look_alike_more_is_kept_of_what_was_learned(
+    machine: Machine, changes: dict[str, Any], said: str
+) -> None:
     open_ = choose(ASKED, lambda: 227, machine)
-    alike, different = with_likeness(open_, ALIKE), with_likeness(open_, ALIKE - 1e-6)
-    assert alike.recipe == replace(open_.recipe, statistics="kept", lr=KEPT["lr"])
+    alike, different = with_likeness(open_, ENOUGH), with_likeness(open_, ENOUGH - 1e-6)
+    assert alike.recipe == replace(open_.recipe, **changes) != open_.recipe
     assert different.recipe == open_.recipe
-    assert alike.kept is different.kept is None
+    assert alike.alike is different.alike is None
     assert alike.reasons[-1].startswith("source and target: 2.5% of the neighbours")
     assert "look alike" in alike.reasons[-1]
+    assert said in alike.reasons[-1]
     assert "look different" in different.reasons[-1]
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_learning_rate_that_was_asked_for_stays_where_statistics_are_kept() -> None:
-    recipe = with_likeness(choose(replace(ASKED, lr=0.5), lambda: 227, GPU), 0.5).recipe
-    assert (recipe.lr, recipe.statistics) == (0.5, "kept")
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_a_learning_rate_that_was_asked_for_stays_where_domains_look_alike(machine: Machine) -> None:
+    assert with_likeness(choose(replace(ASKED, lr=0.5), lambda: 227, machine), 0.5).recipe.lr == 0.5
 
 
-def test_without_starting_weights_there_are_no_statistics_to_keep() -> None:
-    assert choose(ASKED, lambda: 32, CPU).kept is None
+def test_without_starting_weights_domains_are_not_compared() -> None:
+    assert choose(ASKED, lambda: 32, CPU).alike is None
 
 
 @pytest.mark.usefixtures("installed")

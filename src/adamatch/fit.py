@@ -24,7 +24,6 @@ from adamatch.experiment import solve
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
-from adamatch.nets.norm import has_batch_norm
 from adamatch.nets.pretrained import IMAGENET, TIMM, imagenet
 from adamatch.nets.weights import load_weights
 from adamatch.report import page, show
@@ -90,7 +89,8 @@ def fit(
                     into its forward
     weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet" where
                     the network has such weights
-    lr              the learning rate at the start; None: 0.03, and from weights 0.01 (0.003 where source and target look alike)
+    lr              the learning rate at the start; None: 0.01 from weights, else 0.03 (on a CPU with frozen blocks 0.03, and
+                    0.003 where source and target look alike)
     frozen          how many of an EfficientNet-Lite's blocks (16 of Lite0) stay as they are: they are computed once, for a
                     few views of each image, and training begins above them; "auto": some on a CPU, from weights; else none
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
@@ -121,8 +121,7 @@ def fit(
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         methods = (method, twins.ALONE) if twin else (method,)
-        recipes = [recipe, chosen.kept] if chosen.kept else [recipe]
-        with ahead.compiled(recipes, methods, machine.device):
+        with ahead.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
@@ -143,7 +142,7 @@ def fit(
             )
             folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
             held = None if overwrite else ranks.from_first(folder.recipe)
-            if chosen.kept:
+            if chosen.alike:
                 chosen = _by_likeness(chosen, run, problem, held, machine)
                 run = replace(run, recipe=chosen.recipe)
             if batch == "auto":
@@ -187,14 +186,13 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
 
 
 def _by_likeness(chosen: Choice, run: Run, problem: Problem, held: Recipe | None, machine: Machine) -> Choice:
-    """Whether batch norm keeps its statistics: as in the run that is there (`held`), or as the images want it."""
-    assert chosen.kept is not None
+    """The recipe of domains that look alike, or not: as in the run that is there (`held`), or as the images want it."""
+    assert chosen.alike is not None
     if held is not None and held.fitted_head:
-        return replace(chosen, recipe=chosen.kept if held.statistics == "kept" else chosen.recipe, kept=None)
+        alike = held.anchored or held.statistics == "kept"
+        return replace(chosen, recipe=chosen.alike if alike else chosen.recipe, alike=None)
     net = nets.build(run.recipe.network, len(problem.classes))
     load_weights(net, imagenet(run.recipe.network) if chosen.weights == IMAGENET else chosen.weights)
-    if not has_batch_norm(net):
-        return replace(chosen, kept=None)
     source, target = problem.labelled[0].parts, problem.unlabelled.parts
     return with_likeness(chosen, ranks.from_first(lambda: likeness(net, source, target, machine)))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from adamatch.errors import InputError, shortened
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
-from adamatch.train.likeness import ALIKE
+from adamatch.train.likeness import ENOUGH
 from adamatch.train.run import BEGUN, Recipe
 from adamatch.train.speed import Machine
 
@@ -37,8 +37,8 @@ class Settings:
     frozen: int | str = "auto"
 
 
-# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md. Batch norm has the statistics of
-# its batches; where source and target look alike, it keeps those it starts with, and steps are smaller: results/office31.md.
+# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md. Where source and target look
+# alike, training holds on to the surest labels of neighbours until pseudo-labels count.
 PRETRAINED: Mapping[str, Any] = {
     "images": 32_000,
     "batch": 32,
@@ -51,9 +51,10 @@ PRETRAINED: Mapping[str, Any] = {
     "release": True,
     "fitted_head": True,
 }
-KEPT: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
+ALIKE: Mapping[str, Any] = {"anchored": True}
 
-# On a CPU, of the same networks: only the last scales and the head move. Found on PACS: results/cpu.md.
+# On a CPU, of the same networks: only the last scales and the head move. Found on PACS: results/cpu.md. Where source and
+# target look alike, batch norm keeps the statistics it starts with, and steps are smaller.
 FROZEN: Mapping[str, Any] = {
     **PRETRAINED,
     "images": 2_560,
@@ -65,6 +66,7 @@ FROZEN: Mapping[str, Any] = {
     "frozen": 11,
     "views": 1,
 }
+FROZEN_ALIKE: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
 FROZEN_SIZE = 192  # pixels
 MINUTES = "Some 4,000 images take about 15 minutes on two cores"
 
@@ -73,13 +75,13 @@ MINUTES = "Some 4,000 images take about 15 minutes on two cores"
 class Choice:
     """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose.
 
-    `kept` is the recipe where source and target look alike; None: the same, or that is decided.
+    `alike` is the recipe where source and target look alike; None: the same, or that is decided.
     """
 
     recipe: Recipe
     weights: str
     reasons: list[str]
-    kept: Recipe | None = None
+    alike: Recipe | None = None
 
 
 def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Choice:
@@ -127,21 +129,22 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
-    kept = replace(recipe, **{**KEPT, "lr": asked.lr or KEPT["lr"]}) if started else None
-    return Choice(_averaged(recipe, started), weights, reasons, kept)
+    changes = {**(FROZEN_ALIKE if recipe.frozen else ALIKE), **({"lr": asked.lr} if asked.lr else {})}
+    alike = _averaged(replace(recipe, **changes), started) if started else None
+    return Choice(_averaged(recipe, started), weights, reasons, alike)
 
 
 def with_likeness(chosen: Choice, likeness: float) -> Choice:
     """Decided by the part of neighbours that are of different domains."""
-    assert chosen.kept is not None
-    alike = likeness >= ALIKE
-    seen = f"{likeness:.1%} of the neighbours of images, as ImageNet's network sees them, are of the other domain"
-    ending = (
-        f"they look alike. Batch norm keeps the statistics it starts with, and the learning rate is {chosen.kept.lr:g}"
-        if alike
-        else f"they look different (less than {ALIKE:.1%}). Batch norm has the statistics of its batches"
-    )
-    recipe = chosen.kept if alike else chosen.recipe
+    assert chosen.alike is not None
+    recipe = chosen.alike if likeness >= ENOUGH else chosen.recipe
+    seen = f"{likeness:.1%} of the neighbours of images, as the starting weights see them, are of the other domain"
+    if recipe is chosen.recipe:
+        ending = f"they look different (less than {ENOUGH:.1%})"
+    elif recipe.anchored:
+        ending = "they look alike. Training holds on to the surest labels of neighbours until pseudo-labels count"
+    else:
+        ending = f"they look alike. Batch norm keeps the statistics it starts with, and the learning rate is {recipe.lr:g}"
     return Choice(recipe, chosen.weights, [*chosen.reasons, f"source and target: {seen}: {ending}"])
 
 

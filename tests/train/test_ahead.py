@@ -13,13 +13,11 @@ from torch import nn
 
 from adamatch.methods.parts import forward_joint, forward_twice
 from adamatch.nets import kernels
-from adamatch.nets.norm import keep_statistics
 from adamatch.settings import PRETRAINED
 from adamatch.train import ahead
 from adamatch.train.run import Recipe
 
 RECIPE = Recipe(network="efficientnet-lite0", size=32, **{**PRETRAINED, "batch": 2})
-KEPT = replace(RECIPE, statistics="kept")
 
 
 class Passes(nn.Module):
@@ -29,10 +27,10 @@ class Passes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.seen = nn.BatchNorm2d(3), list[ahead.Pass]()
+        self.norm, self.seen = nn.BatchNorm2d(3), list[ahead.Pass]()  # without the first there is nothing to do twice
 
     def forward(self, x: torch.Tensor, groups: tuple[int, ...] | None = None) -> torch.Tensor:
-        self.seen.append((len(x), groups, "global" if self.norm.training else "kept"))
+        self.seen.append((len(x), groups))
         return x.flatten(1)
 
 
@@ -42,16 +40,13 @@ def test_passes_are_those_of_the_methods() -> None:
     forward_joint(net, x_sl, x_tu)
     forward_joint(net, x_sl)
     assert net.seen == [ahead._pass(name, RECIPE) for name in ("adamatch", "fixmatch+", "supervised")]
-    keep_statistics(net)
-    forward_twice(net, x_sl, x_tu)
-    assert net.seen[-1] == (4 + 12, None, "kept") == ahead._pass("adamatch", KEPT)
     assert ahead._pass("mcd", RECIPE) is None
 
 
 @pytest.mark.skipif(not kernels.AVAILABLE, reason="needs Triton")
 def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
     """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
-    passes = [ahead._pass("supervised", RECIPE), ahead._pass("adamatch", KEPT)]
+    passes = [ahead._pass("supervised", RECIPE), ahead._pass("fixmatch+", RECIPE)]
     program = """
 import json, sys
 from adamatch.train import ahead
@@ -91,7 +86,7 @@ def test_numbers_differ_as_triton_tells_them_apart() -> None:
 @pytest.mark.parametrize("network", ["efficientnet-lite0", "wrn-28-2"])
 def test_nothing_is_started_without_a_gpu(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
-    with ahead.compiled([replace(RECIPE, network=network)], ("adamatch",), torch.device("cpu")):
+    with ahead.compiled(replace(RECIPE, network=network), ("adamatch",), torch.device("cpu")):
         pass
 
 
@@ -113,17 +108,13 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
-    for recipes, methods, count in (
-        ([RECIPE], ("adamatch", "supervised"), 4),
-        ([RECIPE], ("adamatch",), 4),
-        ([RECIPE, KEPT], ("adamatch", "fixmatch+"), 8),
-    ):
-        with ahead.compiled(recipes, methods, torch.device("cuda")):
+    for methods, count in ((("adamatch", "supervised"), 4), (("adamatch",), 4), (("adamatch", "fixmatch+"), 8)):
+        with ahead.compiled(RECIPE, methods, torch.device("cuda")):
             pass
         assert len(started) == count
     first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in started[::4])
-    assert first == [(20, [4, 16], "global"), (4, None, "global")]
-    assert second == [(16, None, "global"), (16, None, "kept")]
+    assert first == [(20, [4, 16]), (4, None)]
+    assert second == [(16, None)]
 
 
 def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -141,7 +132,7 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
-    with pytest.raises(OSError, match="no such"), ahead.compiled([RECIPE], ("adamatch",), torch.device("cuda")):
+    with pytest.raises(OSError, match="no such"), ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         raise OSError("no such folder")
     assert len(killed) == 4
     assert not list(tmp_path.glob("adamatch-*"))
@@ -155,9 +146,9 @@ def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.Monke
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
     other = ahead._alone()
     assert other is not None
-    with ahead.compiled([RECIPE], ("adamatch",), torch.device("cuda")):
+    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         pass
     other.release()
     monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/none")  # nothing can be made there
-    with ahead.compiled([RECIPE], ("adamatch",), torch.device("cuda")):
+    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         pass

@@ -46,7 +46,8 @@ def fit(
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
     batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
     lr: Annotated[
-        float | None, typer.Option(help="Learning rate at the start (default: 0.01 or 0.003 from weights, else 0.03)")
+        float | None,
+        typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03; on a CPU 0.03 or 0.003)"),
     ] = None,
     strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[

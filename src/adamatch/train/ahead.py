@@ -22,30 +22,25 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import locks, nets
 from adamatch.nets import kernels, operators
-from adamatch.nets.norm import keep_statistics
 from adamatch.train.run import Recipe
 
-# Images that go through a network at once, the groups among them, and where batch norm has its statistics from.
-Pass = tuple[int, tuple[int, ...] | None, str]
+Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
 Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
 MOST = 12  # processes
 SECONDS = 90  # after which the step compiles itself what is missing
 
 
 @contextmanager
-def compiled(recipes: Sequence[Recipe], methods: Sequence[str], device: torch.device) -> Iterator[None]:
-    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there.
-
-    Of several recipes each: which of them it will be may depend on the images.
-    """
+def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
+    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
     count = min(MOST, (os.cpu_count() or 1) - 2)
     able = kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
-    passes = list(dict.fromkeys(each for recipe in recipes for each in _missing(recipe, methods))) if able else []
+    passes = _missing(recipe, methods) if able else []
     lock = _alone() if passes else None
     if lock is None:
         yield
         return
-    network = recipes[0].network, recipes[0].size
+    network = recipe.network, recipe.size
     asked = json.dumps([*network, passes, torch.cuda.get_device_capability(), count])
     command = [sys.executable, "-m", "adamatch.train.ahead", asked]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -84,12 +79,12 @@ def _pass(method: str, recipe: Recipe) -> Pass | None:
     """What a method sends through its network, where there is one labelled pool."""
     labelled, unlabelled = 2 * recipe.batch, 2 * recipe.batch * recipe.uratio
     match method:
-        case "adamatch" if recipe.statistics != "kept":
-            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled), recipe.statistics
-        case "adamatch" | "fixmatch+":
-            return labelled + unlabelled, None, recipe.statistics
+        case "adamatch":
+            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled)
+        case "fixmatch+":
+            return labelled + unlabelled, None
         case "supervised":
-            return labelled, None, recipe.statistics
+            return labelled, None
     return None
 
 
@@ -155,10 +150,8 @@ def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
 
     operators.run_on_shapes()
     with patch.object(JITFunction, "run", note), FakeTensorMode(), torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        for n, groups, statistics in passes:
-            net = nets.build(network, 2).train()
-            if statistics == "kept":
-                keep_statistics(net)
+        net = nets.build(network, 2).train()
+        for n, groups in passes:
             x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)
             y: Tensor = net(x, groups=tuple(groups)) if groups else net(x)
             y.float().sum().backward()  # type: ignore[no-untyped-call]

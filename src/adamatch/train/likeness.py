@@ -14,7 +14,7 @@ from adamatch.train.head import features
 from adamatch.train.speed import Machine
 
 MOST = 500  # images of each domain that are looked at
-ALIKE = 0.025  # domains look alike from here on: results/office31.md
+ENOUGH = 0.025  # domains look alike from here on: results/office31.md
 
 
 def likeness(net: nn.Module, source: Sequence[Pixels], target: Sequence[Pixels], machine: Machine) -> float:
