@@ -130,7 +130,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
     changes = {**(FROZEN_ALIKE if recipe.frozen else ALIKE), **({"lr": asked.lr} if asked.lr else {})}
-    alike = _averaged(replace(recipe, **changes), started) if started else None
+    alike = replace(recipe, **changes) if started else None
     return Choice(_averaged(recipe, started), weights, reasons, alike)
 
 

@@ -150,8 +150,8 @@ def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
 
     operators.run_on_shapes()
     with patch.object(JITFunction, "run", note), FakeTensorMode(), torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-        net = nets.build(network, 2).train()
         for n, groups in passes:
+            net = nets.build(network, 2).train()
             x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)
             y: Tensor = net(x, groups=tuple(groups)) if groups else net(x)
             y.float().sum().backward()  # type: ignore[no-untyped-call]
