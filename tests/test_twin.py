@@ -79,6 +79,9 @@ def test_it_is_the_supervised_run_and_sees_no_target_image(tmp_path: Path) -> No
     twin.train(planned, problem(), RunFolder(tmp_path / "a"), execution)
     twin.train(planned, problem(np.zeros((9, 8, 8, 3), np.uint8)), RunFolder(tmp_path / "b"), execution)
     experiment.solve(replace(run, method="supervised"), problem(), RunFolder(tmp_path / "c"), execution)
+    said = [sorted(path.name for path in (tmp_path / name / "outputs").glob("step-*")) for name in ("a/twin", "c")]
+    assert said[0] == said[1][-1:], "what it says at the end is all that a verdict asks for"
+    assert len(said[1]) > 1
     weights = [load_file(tmp_path / name / "model.safetensors") for name in ("a/twin", "b/twin", "c")]
     for other in weights[1:]:
         assert all(torch.equal(weights[0][name], other[name]) for name in other)

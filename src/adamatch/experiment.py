@@ -185,7 +185,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         replace(problem, tests={}),  # test sets are for `evaluate` alone
         stage.folder,
         Step(trained, method, run.recipe, machine, say),
-        _evaluation(problem, stage.folder, machine),
+        _evaluation(problem, stage.folder, execution, run.recipe.last_step),
         execution,
     )
     average = average.net if isinstance(average, Upper) else average
@@ -201,13 +201,14 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     return model
 
 
-def _evaluation(problem: Problem, folder: RunFolder, machine: Machine) -> loop.Evaluate:
+def _evaluation(problem: Problem, folder: RunFolder, execution: Execution, last: int) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says where there are none."""
-    accuracies, classes = Evaluation(problem.tests, machine), problem.classes
-    outputs = Outputs(classes, problem.unlabelled, problem.tests.get("source"), folder.path, machine)
+    accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
+    outputs = Outputs(classes, problem.unlabelled, problem.tests.get("source"), folder.path, execution.machine)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
-        outputs(net, step)
+        if step == last or not execution.brief:
+            outputs(net, step)
         folder.name(classes)
         return accuracies(net)
 

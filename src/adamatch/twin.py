@@ -56,7 +56,7 @@ def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution,
     done = ranks.from_first(inside.result) is not None
     if not done:
         Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
-    return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done), net=net)
+    return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)
 
 
 def _images(run: Run, labelled: int, unlabelled: int) -> float:

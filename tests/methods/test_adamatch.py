@@ -14,7 +14,7 @@ from adamatch.errors import InputError
 from adamatch.methods import trust
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.contract import Batch
-from adamatch.methods.parts import forward_twice
+from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
 from adamatch.nets.wideresnet import WideResNet
 
 KNOWN = [0.2, 0.5, 0.3]
@@ -224,9 +224,9 @@ def test_both_forwards_use_the_statistics_of_their_batch() -> None:
     tiny_net.statistics(net)["running_var"][:] = 1e4
     wrong, _ = AdaMatch(3).loss(net, batch)
     assert right.item() == wrong.item(), "running statistics, those of evaluation mode, play no part"
-    x_sl, x_tu = torch.cat([batch.x_sl_w, batch.x_sl_s]), torch.cat([batch.x_tu_w, batch.x_tu_s])
-    joint, _, alone = forward_twice(net, x_sl, x_tu)
-    joint_moved, _, alone_moved = forward_twice(net, x_sl, x_tu + torch.randn_like(x_tu))
+    x_sl, x_tu_w, x_tu_s = torch.cat([batch.x_sl_w, batch.x_sl_s]), batch.x_tu_w, batch.x_tu_s
+    joint, _, _, alone = forward_twice(net, x_sl, x_tu_w, x_tu_s)
+    joint_moved, _, _, alone_moved = forward_twice(net, x_sl, x_tu_w + torch.randn_like(x_tu_w), x_tu_s)
     assert torch.equal(alone, alone_moved)
     assert not torch.allclose(joint, joint_moved)
     assert net.training
@@ -240,6 +240,23 @@ def test_without_batch_norm_both_forwards_agree() -> None:
     assert metrics["logit_gap"].item() == pytest.approx(0, abs=1e-12)
     other = batch._replace(lam=1 - batch.lam)
     torch.testing.assert_close(AdaMatch(3).loss(net, other)[0], with_it)
+
+
+def test_images_for_guesses_have_no_way_back_where_it_does_not_matter_to_others() -> None:
+    batch = make_batch(0)
+    images = torch.cat([batch.x_sl_w, batch.x_sl_s]), batch.x_tu_w, batch.x_tu_s
+    for norm in (False, True):
+        net = TinyNet(3, norm=norm).train()
+        z_sl, z_tu_w, z_tu_s = forward_guessing(net, *images)
+        joint = forward_joint(net, *images)
+        for mine, its in zip((z_sl, z_tu_w, z_tu_s), joint, strict=True):
+            torch.testing.assert_close(mine, its)
+        assert z_tu_w.requires_grad == norm
+        gradients = [
+            torch.autograd.grad(sl.square().sum() + tu.square().sum(), list(net.parameters()))
+            for sl, tu in ((z_sl, z_tu_s), (joint[0], joint[2]))
+        ]
+        torch.testing.assert_close(*gradients)
 
 
 def test_with_batch_norm_they_differ() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from adamatch.methods.parts import forward_joint, forward_twice
+from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
 from adamatch.nets import kernels
 from adamatch.settings import PRETRAINED
 from adamatch.train import ahead
@@ -35,9 +35,9 @@ class Passes(nn.Module):
 
 
 def test_passes_are_those_of_the_methods() -> None:
-    net, x_sl, x_tu = Passes(), torch.zeros(2 * 2, 3, 1, 1), torch.zeros(2 * 2 * 3, 3, 1, 1)
-    forward_twice(net, x_sl, x_tu)
-    forward_joint(net, x_sl, x_tu)
+    net, x_sl, x_tu = Passes(), torch.zeros(2 * 2, 3, 1, 1), torch.zeros(2 * 3, 3, 1, 1)
+    forward_twice(net, x_sl, x_tu, x_tu)
+    forward_guessing(net, x_sl, x_tu, x_tu)
     forward_joint(net, x_sl)
     assert net.seen == [ahead._pass(name, RECIPE) for name in ("adamatch", "fixmatch+", "supervised")]
     assert ahead._pass("mcd", RECIPE) is None

@@ -113,6 +113,31 @@ def test_what_is_not_trained_on_is_there_once() -> None:
     assert banked(a_run(), network(), unlabelled=False).unlabelled.parts[0].shape[1] == 1
 
 
+def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, execution, raw = network(), Execution(tiny.CPU, quiet=True), tiny.problem()
+
+    def made(run: Run, problem: Problem = raw, *, unlabelled: bool = True) -> list[Any]:
+        found = Bank(Upper(net, run.recipe.frozen), run, execution)(problem, unlabelled=unlabelled)
+        return [found.labelled[0].parts[0], found.unlabelled.parts[0], found.tests["target"].images]
+
+    alone = banked(a_run(), network(), unlabelled=False)
+    first = made(a_run())
+    with monkeypatch.context() as patch:
+        patch.setattr(Bank, "_views_of", None)  # no view is made
+        again, twin = made(a_run()), made(a_run(), unlabelled=False)
+    for mine, its in zip(first, again, strict=True):
+        assert np.shares_memory(mine, its)
+    for mine, its in zip(twin, (alone.labelled[0].parts[0], alone.unlabelled.parts[0]), strict=False):
+        assert np.array_equal(mine, its)
+    others = {"seed": 1}, {"mirror": True}, {"strong": "cutout"}, {"views": 1}
+    copied = replace(raw, unlabelled=Unlabelled((raw.unlabelled.parts[0].copy(),)))
+    for other in (*(made(a_run(**each)) for each in others), made(a_run(), copied)):
+        assert not np.shares_memory(other[1], first[1])
+    with torch.no_grad():
+        net.bn1.bias.add_(1)
+    assert not np.shares_memory(made(a_run())[1], first[1])
+
+
 def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bank, "free_host", lambda: 70_000)  # it would take 240 * 112 * 2 of them, and 30% stay free
     with pytest.raises(InputError, match=r"240 views of the images take .* --frozen 0"):

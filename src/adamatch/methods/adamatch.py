@@ -81,18 +81,17 @@ class AdaMatch(Method):
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         x_sl = torch.cat([batch.x_sl_w, batch.x_sl_s])
-        x_tu = torch.cat([batch.x_tu_w, batch.x_tu_s])
+        x_tu_w, x_tu_s = batch.x_tu_w, batch.x_tu_s
 
         if self.interpolate:
-            z_sl_joint, z_tu, z_sl_alone = parts.forward_twice(net, x_sl, x_tu)  # eq. (1), (2)
+            z_sl_joint, z_tu_w, z_tu_s, z_sl_alone = parts.forward_twice(net, x_sl, x_tu_w, x_tu_s)  # eq. (1), (2), (4)
             z_sl = parts.interpolate(z_sl_joint, z_sl_alone, batch.lam)  # eq. (3)
             gap = (z_sl_joint - z_sl_alone).detach().abs().mean()
         else:
-            z_sl, z_tu = parts.forward_joint(net, x_sl, x_tu)  # eq. (1)
+            z_sl, z_tu_w, z_tu_s = parts.forward_guessing(net, x_sl, x_tu_w, x_tu_s)  # eq. (1), (4)
             gap = torch.zeros_like(batch.progress)
 
         z_sl_w, z_sl_s = z_sl.chunk(2)  # eq. (4)
-        z_tu_w, z_tu_s = z_tu.chunk(2)
         n_source = len(z_sl_w) // self.pools
         y_sl_w = z_sl_w[:n_source].detach().softmax(1)  # eq. (5)
         y_tu_w = z_tu_w.detach().softmax(1)

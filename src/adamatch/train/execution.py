@@ -1,6 +1,7 @@
 """How a run is carried out: on what, from where, how loudly. None of it is part of what the run is."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from adamatch.data.feed import Place
 from adamatch.train import speed
@@ -17,3 +18,5 @@ class Execution:
     place: Place = "auto"  # where images wait
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
+    brief: bool = False  # whether what the network says of the target is noted at the end alone
+    maps: dict[Any, Any] = field(default_factory=dict)  # what frozen blocks made of images, for a twin that wants the same
