@@ -68,7 +68,7 @@ FROZEN: Mapping[str, Any] = {
 }
 FROZEN_ALIKE: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
 FROZEN_SIZE = 192  # pixels
-MINUTES = "Some 4,000 images take about 15 minutes on two cores"
+MINUTES = "Some 4,000 images take about 11 minutes on two cores"
 
 
 @dataclass(frozen=True)

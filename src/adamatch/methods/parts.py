@@ -33,7 +33,7 @@ def forward_twice(net: nn.Module, x_sl: Tensor, x_tu_w: Tensor, x_tu_s: Tensor) 
 def forward_guessing(net: nn.Module, before: Tensor, guessed: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same as `forward_joint`, where the second part's logits are for guesses alone, and need no gradient.
 
-    That part goes by itself, without a way back, where it does not matter to the others: a fifth of a step is saved so.
+    That part goes by itself, without a way back, where it does not matter to the others.
     """
     if depends_on_batch(net):
         z_before, z_guessed, z_after = forward_joint(net, before, guessed, after)

@@ -17,6 +17,7 @@ from adamatch.train import again, contrastive, distributed
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.head import start_head
+from adamatch.train.progress import bar_before
 from adamatch.train.run import Run
 
 FILE = "start.safetensors"  # among the checkpoints: a run that goes on begins with the same
@@ -47,7 +48,9 @@ class Beginning:
                     contrastive.begin(net, alone, self.run, self.execution)
                 if recipe.fitted_head:
                     how = {"kept": recipe.statistics == "kept", "alone": alone is not None}
-                    mine = start_head(net, problem.labelled, seen, self.execution.machine, **how)
+                    with bar_before(self.execution.quiet) as bar:
+                        bar.add_task("the head is fitted to what the network sees", total=None)
+                        mine = start_head(net, problem.labelled, seen, self.execution.machine, **how)
                     sure = ranks.from_first(lambda: mine)
                 self._save(whole, sure)
             distributed.same_weights(whole)
