@@ -38,9 +38,9 @@ def forward_guessing(net: nn.Module, before: Tensor, guessed: Tensor, after: Ten
     if depends_on_batch(net):
         z_before, z_guessed, z_after = forward_joint(net, before, guessed, after)
         return z_before, z_guessed, z_after
-    with torch.no_grad():
-        z_guessed = precise(net(guessed))
     z_before, z_after = forward_joint(net, before, after)
+    with torch.no_grad():  # only now: autocast may keep weights as it first casts them
+        z_guessed = precise(net(guessed))
     return z_before, z_guessed, z_after
 
 
