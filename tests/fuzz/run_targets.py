@@ -290,7 +290,7 @@ TARGETS: dict[str, Target] = {
             ("judge.json", True, JSON),
             ("outputs/classes.json", False, JSON),
             ("outputs/step-000000002.npz", False, (damage.zipped,)),
-            ("twin/outputs/step-000000001.npz", False, (damage.zipped,)),
+            ("twin/outputs/step-000000002.npz", False, (damage.zipped,)),
         )
     },
     "lease": Target(_lease, _hold, inside=JSON),
