@@ -64,7 +64,7 @@ def _of_input(gradient: Tensor, weight: Tensor, stride: int, sides: Sequence[int
 def _of_weight(padded: Tensor, gradient: Tensor, size: int, stride: int) -> Tensor:
     """[C, 1, size, size]: for each place of the kernel, the product of the output's gradient and the input below it.
 
-    Sums over pixels are products with ones, which take a third of the time of `sum`.
+    Sums over pixels are products with ones, which take less time than `sum`.
     """
     x, g = padded.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
     height, width = (stride * (count - 1) + 1 for count in g.shape[1:3])

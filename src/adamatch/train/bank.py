@@ -64,9 +64,12 @@ class Bank:
 
     def _held(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any] | None:
         """What an earlier training made of the same images in the same way."""
-        _, maps = self.made.get((number, *map(id, parts), self.how), (None, np.empty((0, 0))))
+        _, maps = self.made.get(self._key(parts, number), (None, np.empty((0, 0))))
         many = max(1, 2 * count)
         return maps[:, :many] if maps.shape[1] >= many else None
+
+    def _key(self, parts: Sequence[Any], number: int) -> tuple[object, ...]:
+        return number, *map(id, parts), self.how
 
     @torch.inference_mode()
     def _maps(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any]:
@@ -83,7 +86,7 @@ class Bank:
                     maps[done : done + len(x), place] = self._through(view).cpu().numpy()
                     self.bar.advance(self.task, len(x))
                 done += len(x)
-        self.made[number, *map(id, parts), self.how] = parts, maps  # which are kept as well, lest others get their ids
+        self.made[self._key(parts, number)] = parts, maps  # parts as well, lest others get their ids
         return maps
 
     def _views_of(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:
