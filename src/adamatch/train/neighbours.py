@@ -87,7 +87,9 @@ def graph(x: Tensor) -> Tensor:
     both = torch.stack([torch.cat([row, column]), torch.cat([column, row])])
     sums = torch.zeros(n, device=x.device).index_add_(0, both[0], value.repeat(2))
     value = value.repeat(2) * (sums[both[0]] * sums[both[1]]).rsqrt()
-    return torch.sparse_coo_tensor(both, value, (n, n), check_invariants=False).coalesce()
+    # It is said that nothing is checked, since torch 2.11 warns otherwise.
+    with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
+        return torch.sparse_coo_tensor(both, value, (n, n)).coalesce()
 
 
 def spread(evidence: Tensor, near: Tensor) -> Tensor:
