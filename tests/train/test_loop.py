@@ -174,7 +174,7 @@ def says(recipe: object = tiny.RECIPE, *, quiet: bool = False) -> tuple[Progress
 
 
 def test_the_cost_is_told_once_and_is_that_of_steps_that_were_done_not_queued(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
+    clock = [0.5]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     progress, text = says(replace(tiny.RECIPE, images=400))
     for done in range(1, 60):
@@ -184,6 +184,22 @@ def test_the_cost_is_told_once_and_is_that_of_steps_that_were_done_not_queued(mo
             progress.step(done, {})
     assert text.getvalue().count("100 steps of 4 labelled images, about") == 1
     assert "about 50 s" in text.getvalue()
+
+
+def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress, text = says(replace(tiny.RECIPE, images=400))
+    for done in range(1, 60):
+        clock[0] += 30 if done == 1 else 0.5
+        progress.due(done)
+        if done == 4:
+            clock[0] += 10  # the step is captured
+            progress.begin()
+        if done % 25 == 0:
+            clock[0] += 20 if done == 25 else 1  # an evaluation
+            progress.report({"step": done}, [])
+    assert "100 steps of 4 labelled images, about 54 s" in text.getvalue()  # 25 steps and an evaluation take 13.5
 
 
 def test_warnings_are_told_once_each_and_also_where_it_is_quiet() -> None:

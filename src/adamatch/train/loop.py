@@ -84,8 +84,9 @@ def train(
                 torch.cuda.synchronize(machine.device)
                 progress.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
                 began = time.monotonic()  # what went before compiled and captured the step
+                progress.begin()
             captured(supply.next(done - 1))
-            last = done == recipe.last_step
+            last, due = done == recipe.last_step, progress.due(done - start)
             if done % recipe.evaluate_every == 0 or last:
                 row = _measured(step, done, start, folder)
                 folder.check()
@@ -102,7 +103,7 @@ def train(
                 if last or began - saved > execution.seconds_per_checkpoint:
                     _save(folder, done, step, supply, history)
                     began = saved = time.monotonic()
-            elif progress.due(done - start):
+            elif due:
                 progress.step(done, step.meter.read()[0])
             if _agreed(stopped, done, last):
                 if not last:

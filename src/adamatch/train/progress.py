@@ -44,8 +44,8 @@ class Progress:
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
         self.began = self.last = self.told = time.monotonic()
-        self.from_step = self.taken = 0
-        self.estimated = False
+        self.from_step = self.taken = self.taken_before = 0
+        self.estimated = self.reported = False
         self.accuracy = ""
 
     def __enter__(self) -> Self:
@@ -72,15 +72,20 @@ class Progress:
         """After so many steps of this start, whether a second has passed: metrics are read from the device no more often."""
         self.taken = done
         if done == 1:
-            self.began = time.monotonic()  # the first step compiles and allocates: not part of the speed
+            self.begin()
         return not self.quiet and time.monotonic() - self.last > 1
+
+    def begin(self) -> None:
+        """The speed is taken from here on: what was done for the first time compiled and allocated."""
+        self.began, self.taken_before = time.monotonic(), self.taken
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
         """What the device had computed when this was read: steps that only wait in its queue are not in the time."""
         now = time.monotonic()
-        if self.taken >= ESTIMATE_AFTER and not self.estimated:
+        steps = self.taken - self.taken_before
+        if steps >= ESTIMATE_AFTER and not self.estimated:
             self.estimated = True
-            whole = self.recipe.last_step * (now - self.began) / self.taken
+            whole = self.recipe.last_step * (now - self.began) / steps
             self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
         if now > self.last and done > self.from_step > 0:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
@@ -96,6 +101,9 @@ class Progress:
         """A row of metrics with its evaluation."""
         if "target" in row:
             self.accuracy = f"accuracy {row['target']:.1f}"
+        if not self.reported:
+            self.reported = True
+            self.begin()  # the first evaluation takes longer than those that follow
         self.step(int(row["step"]), row)
         if not self.console.is_terminal and time.monotonic() - self.told > LINE_EVERY:  # a log file has no bar
             self.told = time.monotonic()
