@@ -114,6 +114,14 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out == ""
 
 
+def test_of_its_starting_weights_nothing_is_said_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(tmp_path / "first")
+    fit(tmp_path / "run", weights=str(tmp_path / "first/model.safetensors"), quiet=False)
+    said = capsys.readouterr().err
+    assert said.count("tensors loaded") == 1
+    assert said.index("tensors loaded") < said.index("now on the labelled images alone")
+
+
 def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:
     model = fit(tmp_path / "run", twin=False)
     assert not (tmp_path / "run/twin").exists()

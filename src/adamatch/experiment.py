@@ -174,8 +174,9 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
     method = method_of(run, problem, trained)
     say = Progress(run.recipe, quiet=execution.quiet).say
-    for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
-        say(note)
+    if not execution.brief:
+        for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
+            say(note)
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
     begin = Beginning(run, stage.folder, execution)

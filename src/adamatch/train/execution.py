@@ -18,5 +18,5 @@ class Execution:
     place: Place = "auto"  # where images wait
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
-    brief: bool = False  # whether what the network says of the target is noted at the end alone
+    brief: bool = False  # a twin's: what its run has said is not said again, and outputs are noted at the end alone
     maps: dict[Any, Any] = field(default_factory=dict)  # what frozen blocks made of images, for a twin that wants the same
