@@ -17,6 +17,7 @@ from adamatch import Model, export, load, nets
 from adamatch.data.decode import Shape, read_image, square
 from adamatch.errors import InputError
 from adamatch.files import checksum
+from adamatch.nets.norm import estimate_statistics
 from adamatch.nets.pretrained import has_imagenet, imagenet, images_of
 from adamatch.nets.weights import load_weights
 from adamatch.train import speed
@@ -46,13 +47,16 @@ def model_of(name: str, size: int, shape: Shape = "squeeze") -> Model:
     """A network whose statistics and head are not those of the start, so that images make a difference."""
     torch.manual_seed(0)
     net = nets.build(name, 3)
-    for module in net.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
-            torch.nn.init.uniform_(module.running_var, 0.5, 1.5)  # type: ignore[arg-type]
-            torch.nn.init.normal_(module.running_mean, std=0.1)  # type: ignore[arg-type]
-    torch.nn.init.normal_(net.get_submodule("head").weight)  # type: ignore[arg-type]
-    return Model(net.eval(), CLASSES, size, name, speed.choose("cpu"), shape=shape)
+    x = torch.nn.functional.interpolate(torch.randn(16, 3, 4, 4), size)
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+        estimate_statistics(net, [x])
+        head, logits = net.get_submodule("head"), net.eval()(x)
+        head.weight /= logits.std(0)[:, None]
+        head.bias -= net(x).mean(0)
+    return Model(net, CLASSES, size, name, speed.choose("cpu"), shape=shape)
 
 
 def compare(model: Model, file: Path, files: list[Path], infer: ModuleType) -> None:
