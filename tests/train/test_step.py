@@ -18,11 +18,12 @@ from adamatch.data.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy
 from adamatch.methods.schedules import warm_up
+from adamatch.train import step as of_step
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
 from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
-from adamatch.train.step import Step
+from adamatch.train.step import WORTH_COMPILING, Step
 from adamatch.train.supply import Supply, method_of
 
 Array = NDArray[np.float64]
@@ -409,7 +410,22 @@ def test_adamw_against_numpy() -> None:
         np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-9)
 
 
+def test_short_runs_are_not_compiled() -> None:
+    machine = Machine(torch.device("cpu"), "fp32", compile=True, graph=False)
+    for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
+        recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), nets.build("wrn-tiny", 3)
+        step = Step(net, methods.build("supervised", classes=3, net=net, tau=0.9, options={}), recipe, machine, pytest.fail)
+        assert (step._loss is of_step._loss) == (steps < WORTH_COMPILING)
+
+
+@pytest.fixture
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short a run is."""
+    monkeypatch.setattr(of_step, "WORTH_COMPILING", 0)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
 def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
     counters = torch._dynamo.utils.counters["aot_autograd"]
@@ -433,6 +449,7 @@ def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("_compiled")
 @CUDA
 @pytest.mark.parametrize("name", methods.METHODS)
 @pytest.mark.parametrize("compiled", [False, True])
@@ -453,6 +470,7 @@ def test_nothing_is_read_back(name: str, compiled: bool) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("_compiled")
 @CUDA
 @pytest.mark.parametrize("name", ["adamatch", "mcd"])
 def test_captured_steps_equal_eager_ones(name: str) -> None:
