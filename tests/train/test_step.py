@@ -414,8 +414,10 @@ def test_short_runs_are_not_compiled() -> None:
     machine = Machine(torch.device("cpu"), "fp32", compile=True, graph=False)
     for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
         recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), nets.build("wrn-tiny", 3)
-        step = Step(net, methods.build("supervised", classes=3, net=net, tau=0.9, options={}), recipe, machine, pytest.fail)
-        assert (step._loss is of_step._loss) == (steps < WORTH_COMPILING)
+        method = methods.build("supervised", classes=3, net=net, tau=0.9, options={})
+        with mock.patch.object(of_step, "compiled") as asked:
+            Step(net, method, recipe, machine, pytest.fail)
+        assert {call.args[1].compile for call in asked.call_args_list} == {steps >= WORTH_COMPILING}
 
 
 @pytest.fixture
