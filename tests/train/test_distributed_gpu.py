@@ -13,7 +13,7 @@ from train import several, tiny
 from adamatch import methods, nets, ranks
 from adamatch.nets.norm import BatchNorm
 from adamatch.train import distributed
-from adamatch.train import step as of_step
+from adamatch.train import step as step_module
 from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
@@ -46,7 +46,7 @@ def steps(name: str, device: str) -> dict[str, Tensor]:
 def compare(folder: Path, device: str, names: tuple[str, ...]) -> None:
     """Gloo, as NCCL takes no two ranks on one GPU; a process group of one's own is joined as torchrun's is."""
     torch.backends.cudnn.allow_tf32 = False
-    of_step.WORTH_COMPILING = 0  # in this process, which ends with the comparison
+    step_module.WORTH_COMPILING = 0  # in this process, which ends with the comparison
     wanted = {name: steps(name, device) for name in names}
     dist.init_process_group("gloo")
     with distributed.joined(torch.device(device)):

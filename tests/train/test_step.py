@@ -18,7 +18,7 @@ from adamatch.data.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy
 from adamatch.methods.schedules import warm_up
-from adamatch.train import step as of_step
+from adamatch.train import step as step_module
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
 from adamatch.train.run import Recipe, Run
@@ -415,7 +415,7 @@ def test_short_runs_are_not_compiled() -> None:
     for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
         recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), nets.build("wrn-tiny", 3)
         method = methods.build("supervised", classes=3, net=net, tau=0.9, options={})
-        with mock.patch.object(of_step, "compiled") as asked:
+        with mock.patch.object(step_module, "compiled") as asked:
             Step(net, method, recipe, machine, pytest.fail)
         assert {call.args[1].compile for call in asked.call_args_list} == {steps >= WORTH_COMPILING}
 
@@ -423,7 +423,7 @@ def test_short_runs_are_not_compiled() -> None:
 @pytest.fixture
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """However short a run is."""
-    monkeypatch.setattr(of_step, "WORTH_COMPILING", 0)
+    monkeypatch.setattr(step_module, "WORTH_COMPILING", 0)
 
 
 @pytest.mark.slow
