@@ -20,6 +20,7 @@ from adamatch.grid import experiments, lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
+from adamatch.grid.work import Pace
 from adamatch.train.run import Run, recipe
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,20 @@ def test_seconds_stop_new_runs_but_not_the_first(tmp_path: Path) -> None:
     assert run_grid(runs(0, 1), tmp_path / "a", seconds=0, train=fakes.train)["done"] == 0
     # The first takes more than a second, so that another one would not end within two.
     assert run_grid(runs(0, 1, 2), tmp_path / "b", seconds=2, train=fakes.train_slowly)["done"] == 1
+    # Nor would one of another method, which this process has never done.
+    grid = [fakes.run(), fakes.run(method="fixmatch+")]
+    assert run_grid(grid, tmp_path / "c", seconds=2, train=fakes.train_slowly)["done"] == 1
+
+
+def test_what_fits_is_told_from_what_this_process_has_done() -> None:
+    pace, adamatch, supervised = Pace(), fakes.run(), fakes.run(method="supervised")
+    assert pace.fits(adamatch, 0.1)  # nothing is known yet
+    pace.note(adamatch, 30.0)  # with its start-up
+    pace.note(adamatch, 10.0)
+    assert pace.fits(adamatch, 10.1)
+    assert not pace.fits(adamatch, 9.9)
+    assert pace.fits(supervised, 5.0)  # a fifth of the operations: 2 of 10 times a batch of 8
+    assert not pace.fits(supervised, 1.9)
 
 
 def test_a_run_that_another_does_is_left_alone(tmp_path: Path) -> None:

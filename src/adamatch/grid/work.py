@@ -50,15 +50,17 @@ class Job:
 
 @dataclass
 class Pace:
-    """Seconds that a step of each shape took in this process, start-up included, to tell what still fits."""
+    """What a step of each shape last took in this process, start-up included, to tell what still fits."""
 
-    seconds: dict[cost.Shape, float] = field(default_factory=dict)
+    measured: dict[cost.Shape, cost.Measured] = field(default_factory=dict)
 
     def note(self, run: Run, seconds: float) -> None:
-        self.seconds[cost.shape(run)] = seconds / cost.steps(run)
+        shape = cost.shape(run)
+        self.measured[shape] = cost.Measured(shape, seconds / cost.steps(run), "this process")
 
     def fits(self, run: Run, left: float) -> bool:
-        return self.seconds.get(cost.shape(run), 0.0) * cost.steps(run) <= left
+        """A shape that is new here is estimated from the others; the first run of all is always begun."""
+        return not self.measured or cost.Rates(list(self.measured.values())).estimate(run).seconds <= left
 
 
 def train_one(run: Run, folder: Path, job: Job) -> object:
