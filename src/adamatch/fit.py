@@ -74,7 +74,7 @@ def fit(
     source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset
     target          images to adapt to; no labels are needed, and none are used
     target_labels   a few labelled target images, if there are any (semi-supervised domain adaptation)
-    test            labelled target images to evaluate on while training; they choose nothing
+    test            labelled target images to evaluate on while training; used for measuring alone
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
     strong          strong augmentation: cta, cta-published, randaugment or cutout
@@ -83,7 +83,7 @@ def fit(
                     being in it several times; else each is in a step at most once, and they count from the middle of the run
                     on: in such short runs very few labels do harm otherwise
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
-                    adaptation changed: it takes a third more time at most
+                    adaptation changed: it takes a fifth to two thirds more time
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
                     class (it is copied, not changed); it gets images as (x - 127.5) / 128, so another normalisation belongs
                     into its forward

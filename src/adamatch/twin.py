@@ -22,7 +22,8 @@ ALONE = "supervised"
 
 @dataclass(frozen=True)
 class Twin:
-    """A run on the labelled images alone, and what it costs as a part of the run beside it."""
+    """A run on the labelled images alone, and what it costs as a part of the run beside it, by images that go through the
+    network. A small batch does not keep a GPU busy, so that it was up to twice as much where it was measured."""
 
     run: Run
     cost: float
@@ -33,7 +34,8 @@ class Twin:
         recipe = self.run.recipe
         return (
             f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
-            f"{recipe.last_step:,} steps of {recipe.batch} images, about {self.cost:.0%} more time (--no-twin leaves it out)"
+            f"{recipe.last_step:,} steps of {recipe.batch} images, {self.cost:.0%} to {2 * self.cost:.0%} more time "
+            "(--no-twin leaves it out)"
         )
 
 

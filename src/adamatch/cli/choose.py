@@ -25,7 +25,7 @@ def choose(
     """Choose among runs on the same target, without a label of it.
 
     By default the one that agrees most with all of them together: give three or more. "names" takes the one with the fewest
-    images under a wrong name, judged by its twin. Columns have what other rules think: the larger, the better.
+    images under a wrong name, judged by its twin. The other columns have the scores of other rules: the larger, the better.
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """

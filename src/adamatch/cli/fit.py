@@ -33,7 +33,7 @@ def fit(
     target: Annotated[Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")],
     out: Annotated[Path, typer.Option(help="The run's folder; give it again to resume an interrupted run")],
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
-    test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; they choose nothing")] = None,
+    test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring alone")] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
     method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
     network: Annotated[
@@ -44,7 +44,12 @@ def fit(
     ] = "auto",
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
     images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
-    batch: Annotated[str, typer.Option(help="Labelled images in a step: auto (64), or a number")] = "auto",
+    batch: Annotated[
+        str,
+        typer.Option(
+            help="Labelled images in a step: a number, or auto (64; from weights 32, on a CPU 16; less where memory is short)"
+        ),
+    ] = "auto",
     lr: Annotated[
         float | None,
         typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03; on a CPU 0.03 or 0.003)"),
@@ -52,7 +57,10 @@ def fit(
     strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[
         bool,
-        typer.Option("--mirror/--no-mirror", help="May images be flipped horizontally? Not digits, letters, left and right"),
+        typer.Option(
+            "--mirror/--no-mirror",
+            help="May images be flipped horizontally? Not where left and right matter, as in digits and letters",
+        ),
     ] = True,
     repeat: Annotated[
         bool,

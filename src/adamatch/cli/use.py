@@ -23,7 +23,7 @@ def predict(
     device: Device = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Classes and probabilities of new images, of any number: files are written as the images are read.
+    """Predict classes and probabilities of any number of images: files are written as the images are read.
 
     [bold]Examples[/bold]:
 

@@ -99,7 +99,7 @@ def run(
     out: Out = None,
     keep: Keep = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0, max=LONGEST, help="Start no run after so many, nor one that would not fit")
+        float | None, typer.Option(min=0, max=LONGEST, help="Start no run that would not end within so many seconds")
     ] = None,
     processes: Annotated[
         int, typer.Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
@@ -116,7 +116,7 @@ def run(
         typer.Option(
             min=0,
             max=1024,
-            help="ray: parts of one as well (default: 1 if there are); slurm (default: 0)",
+            help="ray: fractions as well (default: 1 where there are GPUs); slurm (default: 0)",
             rich_help_panel=CLUSTERS,
         ),
     ] = None,
