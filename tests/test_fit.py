@@ -254,6 +254,31 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     assert len(asked) == 2
 
 
+def test_a_run_among_the_images_is_refused(tmp_path: Path) -> None:
+    for name in ("red", "blue"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+    for role in ("source", "target", "target_labels", "test"):
+        given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], role: tmp_path / "photos"}
+        with pytest.raises(InputError, match=f"lies in {role} .*photos, among its images: choose a folder beside it"):
+            adamatch.fit(**given, out=tmp_path / "photos" / "run", **TINY)
+    assert not (tmp_path / "photos" / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"size": "big"}, "size is auto or a whole number, not 'big'"),
+        ({"batch": 3.5}, "batch is auto or a whole number, not 3.5"),
+        ({"seed": 1.5}, "a seed is a whole number from 0"),
+        ({"labels_per_class": 2.5}, "labels per class are a whole number from 1"),
+    ],
+)
+def test_what_is_no_whole_number_is_said(given: dict[str, Any], says: str, tmp_path: Path) -> None:
+    told: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], "out": tmp_path / "run", **TINY}
+    with pytest.raises(InputError, match=says):
+        adamatch.fit(**told | given)
+
+
 def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="target is missing"):
         adamatch.fit(source=arrays(12), target=None, out=tmp_path / "run", **TINY)

@@ -16,11 +16,12 @@ from adamatch.data.folders import is_store, median_side
 from adamatch.data.items import sides
 from adamatch.data.own import OwnData
 from adamatch.data.store import Store
-from adamatch.data.tables import names_files, same_files
+from adamatch.data.tables import contains, names_files, same_files
 from adamatch.data.tasks import Problem, few_of_many
 from adamatch.ending import judged
 from adamatch.errors import InputError, shortened, unknown
 from adamatch.experiment import solve
+from adamatch.given import argument
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
 from adamatch.nets import NETWORKS
@@ -103,6 +104,9 @@ def fit(
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
         _check(source, target, method, network, seed, labels_per_class)
+        for name, given in (("source", source), ("target", target), ("target_labels", target_labels), ("test", test)):
+            if contains(given, out):
+                raise InputError(f"{out} lies in {argument(name)} {given}, among its images: choose a folder beside it")
         same = _same(source, target)
         asked = Settings(
             network=network if isinstance(network, str) else _shape_of(network),
@@ -161,8 +165,7 @@ def fit(
             twins.train(beside, problem, folder, execution, net=own)
         told = replace(judged(model, problem, folder, same=same), folder=Path(out))
         if ranks.rank() == 0 and page.is_older(Path(out)):
-            given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
-            page.finish(told, problem, data, given)
+            page.finish(told, problem, data, {"source": source, "target": target, "target_labels": target_labels, "test": test})
         if not quiet and ranks.rank() == 0:
             show.ending(told, Path(out))
         return told
@@ -179,10 +182,10 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    if not 0 <= seed <= LARGEST_SEED:
-        raise InputError(f"a seed is a number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
-    if labels_per_class is not None and not 1 <= labels_per_class <= MOST_LABELS:
-        raise InputError(f"labels per class are a number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
+    if isinstance(seed, float) or not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
+    if labels_per_class is not None and (isinstance(labels_per_class, float) or not 1 <= labels_per_class <= MOST_LABELS):
+        raise InputError(f"labels per class are a whole number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
 
 
 def _by_likeness(chosen: Choice, run: Run, problem: Problem, held: Recipe | None, machine: Machine) -> Choice:

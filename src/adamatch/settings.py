@@ -86,6 +86,8 @@ class Choice:
 
 def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Choice:
     """`side_of()` is the images' median side, 0 if it is not known."""
+    for name in ("size", "images", "batch", "frozen"):
+        _check_whole(name, getattr(asked, name))
     on_gpu = machine.device.type == "cuda"
     reasons: list[str] = []
     network, weights = _network(asked, side_of, reasons)
@@ -101,7 +103,8 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
             f"{2 * values['views']} augmentations of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
         )
-        reasons.append(f"image size: {size}, because there is no GPU")
+        if asked.size == "auto":
+            reasons.append(f"image size: {size}, because there is no GPU")
     if not size:
         side = side_of()
         size = 64 if on_gpu and side > 48 else 32
@@ -169,6 +172,15 @@ def _averaged(recipe: Recipe, started: bool) -> Recipe:
     It must not remember the beginning.
     """
     return recipe if started else replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
+
+
+def _check_whole(name: str, value: Any) -> None:
+    try:
+        if value == "auto" or int(value) == float(value):
+            return
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(f"{name} is auto or a whole number, not {shortened(value)}")
 
 
 def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:

@@ -34,6 +34,11 @@ def print_table(table: Table) -> None:
     out.print(table)
 
 
+def percent(share: float) -> str:
+    """5%; below one with a decimal."""
+    return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
+
+
 def no_formula(text: str) -> str:
     """A cell of a CSV file: a spreadsheet would run what begins like a formula, so an apostrophe comes before it."""
     return f"'{text}" if text.startswith(FORMULAS) and len(text) > 1 else text

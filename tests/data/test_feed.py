@@ -118,6 +118,18 @@ def test_seeds_differ_and_unlabelled_images_have_no_labels() -> None:
     assert all(y is None for _, y in take(feed(of), 3))
 
 
+@pytest.mark.parametrize("place", ["device", "disk"])
+def test_another_feed_of_the_same_images_holds_them_once(place: Place) -> None:
+    of = pool(5, 9)
+    first, alone = feed(of, place), take(feed(of, place), 3)
+    other = first.another(batch=5, seed=2)
+    assert [part.data_ptr() for part in other.parts] == [part.data_ptr() for part in first.parts]
+    assert equal([first.next()], alone[:1])
+    assert equal(take(other, 7), take(feed(of, place, batch=5, seed=2), 7))
+    assert equal(take(first, 2), alone[1:]), "neither disturbs the other"
+    assert (first.taken, other.taken) == (3, 7)
+
+
 def test_an_unknown_place_is_an_error() -> None:
     with pytest.raises(ValueError, match="no place is called 'dsik': did you mean 'disk'"):
         feed(pool(5), "dsik")  # type: ignore[arg-type]

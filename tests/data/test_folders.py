@@ -71,7 +71,7 @@ def test_the_order_of_the_source_decides_the_labels(animals: Path) -> None:
     assert store.classes == ("dog", "owl", "cat", "Bee")
     assert store.labels is not None
     assert store.labels.tolist() == [3, 3, 2, 2, 0, 0]
-    with pytest.raises(InputError, match="classes that were not learnt: Bee, cat"):
+    with pytest.raises(InputError, match="classes that were not learnt: 'Bee', 'cat'"):
         read_folder(animals, size=8, classes=["dog", "owl"])
 
 
@@ -322,6 +322,26 @@ class Unlabelled(IterableDataset[Any]):
         yield from (torch.full((3, 6, 6), value) for value in (0.0, 0.5, 1.0))
 
 
+class Numbered(Dataset[tuple[Image.Image, int]]):
+    """Its classes are called by numbers, and are not in their order: as with torchvision's ImageFolder, from ten on."""
+
+    classes = ("1", "0", "2")
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[Image.Image, int]:
+        return Image.new("L", (6, 6), int(self.classes[index])), index
+
+
+def test_labels_of_a_dataset_count_its_names_even_where_these_are_numbers() -> None:
+    for asked in (None, ["0", "1", "2"]):
+        store = read(Numbered(), classes=asked)
+        assert store.labels is not None
+        assert [int(store.classes[label]) for label in store.labels] == [colour[0] for colour in colours(store)] == [1, 0, 2]
+        assert store.classes == tuple(asked or Numbered.classes)
+
+
 def test_torch_datasets() -> None:
     store = read(Pictures())
     assert store.images.shape == (4, 6, 6, 3)
@@ -358,7 +378,7 @@ def test_read_takes_everything(animals: Path, tmp_path: Path) -> None:
     assert read(animals).size == 12, "the median side"
     assert colours(read(animals / "cat" / "b.png", size=8)) == [[1, 0, 0]], "one image"
     assert colours(read([animals / "cat" / "b.png", animals / "dog" / "b.png"])) == [[1, 0, 0], [0, 0, 0]]
-    with pytest.raises(InputError, match="classes that were not learnt: Bee"):
+    with pytest.raises(InputError, match="classes that were not learnt: 'Bee'"):
         read(folder, classes=["dog", "cat"])
     with pytest.raises(InputError, match="has no labels"):
         read(folder.images, labelled=True)

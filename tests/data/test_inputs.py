@@ -14,8 +14,10 @@ from PIL import Image
 
 import adamatch
 from adamatch import Model
+from adamatch.data import listing
 from adamatch.data.decode import read_image
 from adamatch.data.folders import median_side, read
+from adamatch.data.memory import known, translate
 from adamatch.data.store import Store
 from adamatch.errors import InputError
 from adamatch.train import speed
@@ -141,7 +143,7 @@ def test_several_folders_are_one_source(folder: Path, tmp_path: Path, several: C
     assert "has no violet" in note
     assert "has no blue, green" in note
     assert len(read(several([folder, other]), size=8, labelled=False)) == 14
-    with pytest.raises(InputError, match="classes that were not learnt: violet"):
+    with pytest.raises(InputError, match="classes that were not learnt: 'violet'"):
         read(several([folder, other]), size=8, labelled=True, classes=CLASSES)
 
 
@@ -159,7 +161,7 @@ def test_an_image_that_is_named_twice_is_read_twice(folder: Path, model: Model) 
 # Single images.
 
 
-@pytest.mark.parametrize("shape", [(3, 32, 32), (32, 32, 3), (4, 32, 32), (32, 32, 4), (1, 32, 32), (32, 32, 1), (32, 32)])
+@pytest.mark.parametrize("shape", [(3, 32, 32), (32, 32, 3), (32, 32, 4), (1, 32, 32), (32, 32, 1), (32, 32)])
 @pytest.mark.parametrize("kind", ["tensor", "array"])
 def test_one_image_is_one_prediction(model: Model, shape: tuple[int, ...], kind: str) -> None:
     image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
@@ -218,12 +220,53 @@ def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, cap
     said = " ".join(capfd.readouterr().err.split())
     assert "1 image is beside the class folders (stray.png): left out, without a class" in said
     assert "no images in yellow: not taken for a class" in said
-    assert "1 of 2 images are of classes that were not learnt (owl): left out" in said
+    assert "1 of 2 images are of classes that were not learnt ('owl'): left out" in said
     score = model.evaluate(test)
     assert score.confusion.sum() == 1
     assert "owl" in score.notes[0]
-    with pytest.raises(InputError, match="classes that were not learnt: owl"):  # labels to learn from are another matter
+    with pytest.raises(InputError, match="classes that were not learnt: 'owl'"):  # labels to learn from are another matter
         adamatch.fit(source=folder, target=folder, target_labels=test, out=tmp_path / "other", **TINY)
+
+
+def test_kinds_of_images_may_be_registered_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "EXTENSION", dict(Image.registered_extensions()))
+
+    def kinds() -> set[str]:
+        Image.register_extension("PNG", ".new")
+        return {"PNG"}
+
+    monkeypatch.setattr(listing, "kinds", kinds)
+    assert {".png", ".new"} <= listing._extensions()
+
+
+@pytest.mark.parametrize(("theirs", "remedy"), [("red ", True), ("RED", True), ("cafe\u0301", True), ("owl", False)])
+def test_names_that_differ_by_little_are_shown_and_a_remedy_is_named(theirs: str, remedy: bool) -> None:
+    for read_them in (
+        lambda: translate([theirs], ("red", "caf\u00e9"), "it"),
+        lambda: known([theirs], ("red", "caf\u00e9"), "it", []),
+    ):
+        with pytest.raises(InputError) as error:
+            read_them()
+        assert f"'{theirs}'" in str(error.value)
+        assert ("rename these" in str(error.value)) == remedy
+    notes: list[str] = []
+    assert known([theirs, "red"], ("red", "caf\u00e9"), "it", notes) == [1]
+    assert ("rename these" in notes[0]) == remedy
+
+
+@pytest.mark.parametrize(("count", "images"), [(1, 1), (2, 2), (3, 1), (4, 4), (5, 5)])
+def test_grey_images_without_a_channel(count: int, images: int) -> None:
+    assert len(read(np.zeros((count, 8, 10), np.uint8), size=8)) == images
+
+
+def test_test_images_that_are_trained_on_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source, few, test = arrays(30), arrays(6, seed=1), arrays(9, seed=2)
+    told: dict[str, Any] = {"source": source, "target": arrays(12, seed=3)[0], "target_labels": few, "twin": False}
+    both = np.concatenate([few[0], test[0]]), np.concatenate([few[1], test[1]])
+    for number, (given, found) in enumerate([(test, 0), (few, 6), (both, 6)]):
+        adamatch.fit(**told, test=given, out=tmp_path / f"{number}", **TINY)
+        said = " ".join(capfd.readouterr().err.split())
+        assert (f"{found} of {len(given[0])} test images are trained on with their labels" in said) == (found > 0)
 
 
 @pytest.mark.parametrize("make", [lambda *given: given, lambda *given: list(zip(*given, strict=True))])
@@ -232,7 +275,7 @@ def test_classes_that_only_the_test_has_in_memory(make: Callable[[Any, Any], Any
     score = model.evaluate(make(images, ["red", "owl", "blue"]))
     assert score.confusion.sum() == 2
     assert "owl" in score.notes[0]
-    with pytest.raises(InputError, match="none of the classes that were learnt: it has owl"):
+    with pytest.raises(InputError, match="none of the classes that were learnt: it has 'owl'"):
         model.evaluate(make(images, ["owl"] * 3))
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from grid import fakes, many
 from adamatch.errors import InputError
 from adamatch.grid import slurm_engine
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
+from adamatch.grid.spread import Resources, write_token
 
 CONF = Path(os.environ.get("ADAMATCH_TEST_SLURM", "/tmp/adamatch-slurm")) / "slurm.conf"
 
@@ -104,3 +104,21 @@ def test_parts_of_a_gpu_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(slurm_engine, "_import", lambda: None)
     with pytest.raises(InputError, match="whole GPUs"):
         run_grid([fakes.run()], tmp_path, engine="slurm", resources=Resources(gpus_per_run=0.5))
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("name", ["plain", "don't", 'a "b" c', "$HOME `x` \\"])
+def test_a_job_sees_its_folder_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+    token = write_token(tmp_path / name)
+    (line,) = slurm_engine._parameters(Resources(), 0, 1, token)["setup"]
+    seen, unseen = (_shell(line, token.path.unlink if gone else None) for gone in (False, True))
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert unseen.returncode == 1
+    assert unseen.stderr.startswith("error: ")
+    assert unseen.stderr.endswith(f" does not see {token.path.parent}\n")
+
+
+def _shell(line: str, before: Callable[[], None] | None) -> subprocess.CompletedProcess[str]:
+    if before:
+        before()
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)

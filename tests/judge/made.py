@@ -55,6 +55,7 @@ def kept(folder: Path, run: Evidence, weights: str) -> None:
     """A run's folder as far as evidence is read from it; `weights` is what it began from."""
     (folder / outputs.FOLDER).mkdir(parents=True)
     (folder / "run.json").write_text(Run(source="rendered", target="handwritten", weights=weights).to_json())
+    (folder / "result.json").write_text("{}")  # it is finished
     (folder / outputs.FOLDER / outputs.CLASSES).write_text(json.dumps({"source": run.held.tolist()}))
     for step, *said in zip(run.steps, run.target, run.source, strict=True):
         target, source = (each.astype(np.float16) for each in said)

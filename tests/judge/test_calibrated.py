@@ -77,6 +77,41 @@ def test_the_threshold_keeps_as_many_source_images_as_are_right() -> None:
     assert calibrated.threshold(target, SOURCE, HELD) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("digits", [0, 1, 2, 7])
+def test_on_the_source_itself_the_threshold_gives_its_accuracy(digits: int) -> None:
+    """Also where many images are exactly as sure as the limit; 0 digits: the network is certain of everything."""
+    rng = np.random.default_rng(digits)
+    for seed in range(40):
+        classes, count = int(rng.integers(2, 30)), int(rng.integers(1, 300))
+        held = rng.integers(0, classes, count)
+        said = made.said(held, classes, rng.random(), seed=seed, sure=20 * rng.random()).round(digits)
+        right = (said.argmax(1) == held).mean()
+        assert calibrated.threshold(said, said, held) == pytest.approx(right, abs=1e-12)
+        twice = np.concatenate([said, said])
+        assert calibrated.threshold(twice, said, held) == pytest.approx(right, abs=1e-12)
+
+
+def test_images_are_equally_sure_whichever_their_classes_are() -> None:
+    """Sums of the same numbers in another order may differ in their last bit."""
+    rng = np.random.default_rng(0)
+    row = some(1, 65, 0)[0]
+    target, source = (np.stack([rng.permutation(row) for _ in range(200)]) for _ in range(2))
+    held = np.where(np.arange(200) < 150, source.argmax(1), source.argmin(1))
+    assert calibrated.threshold(target, source, held) == pytest.approx(0.75, abs=1e-12)
+
+
+def test_without_ties_the_threshold_is_the_published_one() -> None:
+    """An image of the target that is as sure as the limit counts as wrong there, as source images up to the limit do."""
+    for seed in range(20):
+        held = made.labels([1, 1, 1, 1], 150, seed)
+        source, target = made.said(held, 4, 0.8, seed), made.said(HELD, 4, 0.6, seed + 50)
+        target[:10] = source[:10]
+        sure = sorted(float((row * np.log(row)).sum()) for row in source.astype(np.float64))
+        limit = sure[int((source.argmax(1) != held).sum()) - 1]
+        above = np.mean([(row * np.log(row)).sum() > limit + 1e-12 for row in target.astype(np.float64)])
+        assert calibrated.threshold(target, source, held) == above
+
+
 def test_difference_of_confidences() -> None:
     target = made.said(HELD, 4, 0.6, seed=3)
     expected = (SOURCE.argmax(1) == HELD).mean() - SOURCE.max(1).mean() + target.max(1).mean()

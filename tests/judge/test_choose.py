@@ -1,5 +1,7 @@
 """`adamatch choose`, and what runs leave for it."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,31 @@ def test_evidence_is_what_the_network_said(runs: list[Path]) -> None:
     (runs[1] / "held").rename(runs[1] / "outputs" / outputs.CLASSES)
 
 
+def test_runs_that_hold_out_other_images_are_compared_on_common_ones(tmp_path: Path) -> None:
+    images = arrays(60)
+    for seed in range(3):
+        given = {"source": images, "target": images, "labels_per_class": 4, "seed": seed, "out": tmp_path / str(seed)}
+        adamatch.fit(**given, twin=False, network="wrn-tiny", **TINY | {"images": 24})  # type: ignore[arg-type]
+    runs = [tmp_path / str(seed) for seed in range(3)]
+    keys = [outputs.images(run) for run in runs]
+    assert keys[0] != keys[1]
+    assert {len(each) for each in keys} == {54}
+    said = [adamatch.load(run).predict(images[0]).probabilities for run in runs]
+    everywhere = [row for row, image in enumerate(images[0]) if all(outputs._key(image) in each for each in keys)]
+    assert 36 < len(everywhere) < 54
+    mean = np.mean(said, 0)[everywhere].argmax(1)
+    agreement = [float((each[everywhere].argmax(1) == mean).mean()) for each in said]
+    shown = call(*runs)
+    assert all(f"{each:.3f}" in shown for each in agreement)
+
+
+def test_a_run_that_is_not_finished_is_not_chosen(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(InputError, match="run is not finished: run its command again"):
+        call(tmp_path / "run", *runs)
+
+
 @pytest.mark.parametrize("rule", ["names", "ensemble", "density", "last"])
 def test_the_chosen_run_has_the_best_score(runs: list[Path], rule: str) -> None:
     read = [each for each in map(evidence.read, runs) if each is not None]
@@ -65,6 +92,28 @@ def test_the_twin_of_a_run_is_asked(tmp_path: Path) -> None:
             made.kept(tmp_path / str(number) / folder, Evidence((10,), said[None], source[None], held), weights="")
     told = call(tmp_path / "0", tmp_path / "1", "--rule", "names")
     assert told.splitlines()[-1] == f"chosen, by names: {tmp_path / '1'}"
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        (("cat", "dog", "fish"), "it has 'fish', it lacks 'bird'"),
+        (("bird", "cat", "cow", "dog"), "it has 'cow'"),
+        (("cat", "bird", "dog"), "the same ones in another order, which begins with 'cat', 'bird', 'dog'"),
+    ],
+)
+def test_runs_with_other_classes_are_not_compared(tmp_path: Path, classes: tuple[str, ...], told: str) -> None:
+    """By their numbers, dogs of one run would be fish of another."""
+    paths = [tmp_path / name for name in "abcd"]
+    for path, names in zip(paths, ((), ("bird", "cat", "dog"), ("bird", "cat", "dog"), classes), strict=True):
+        said = np.eye(len(names or classes), dtype=np.float32)[np.arange(30) % 3]
+        made.kept(path, Evidence((10,), said[None], said[None, :6], np.arange(6) % 3), weights="")
+        (path / "outputs" / outputs.CLASSES).write_text(json.dumps({"classes": names} if names else {}))
+    assert str(paths[1]) in call(*paths[1:3])
+    with pytest.raises(InputError) as raised:
+        call(*paths)  # the first does not name its classes
+    remedy = "choose among runs with the same ones"
+    assert str(raised.value) == f"{paths[3]} has other classes than {paths[1]} ({told}): {remedy}"
 
 
 def test_what_is_no_run_or_another_target_is_refused(runs: list[Path], tmp_path: Path) -> None:

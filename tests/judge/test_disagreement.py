@@ -61,6 +61,18 @@ def test_a_critic_finds_much_where_images_are_of_another_kind() -> None:
     assert disagreement.unsure(worse) == pytest.approx(on_source - unsure_by_hand(RUN.source[-1], far))
 
 
+def test_one_held_out_image_promises_nothing() -> None:
+    """There alone a critic has to agree with the network, which is right on it; two images leave it nearly as free."""
+    right = np.flatnonzero(RUN.source[-1].argmax(1) == HELD)
+    for first in range(3):
+        few = [right[first : first + count] for count in (1, 2)]
+        one, two = (disagreement.critic(replace(RUN, source=RUN.source[:, rows], held=HELD[rows])) for rows in few)
+        assert one is not None
+        assert two is not None
+        assert 0 <= one < 0.05
+        assert one <= two < 0.4
+
+
 def test_the_harshest_critic_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([0.1, 0.4, 0.2, 0.0, 0.3])
     monkeypatch.setattr(disagreement, "_trained_critic", lambda *_: next(told))

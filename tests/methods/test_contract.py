@@ -120,6 +120,36 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str) -> None:
+    """They stand in for labelled target images that do not count yet, and so there are two batches of labelled images."""
+    net, batch = TinyNet(3).eval(), make_batch(0)
+    others = make_batch(1)
+    more = batch._replace(
+        x_sl_w=torch.cat([batch.x_sl_w, others.x_sl_w]),
+        x_sl_s=torch.cat([batch.x_sl_s, others.x_sl_s]),
+        y_sl=torch.cat([batch.y_sl, torch.zeros_like(others.y_sl)]),
+        lam=torch.ones(4 * len(batch.y_sl), 3),
+    )
+    alone = batch._replace(lam=torch.ones(2 * len(batch.y_sl), 3))
+    torch.manual_seed(0)  # for the second head of one of them
+    method = build(name, classes=3, net=net, tau=0.9, options={})
+    torch.manual_seed(0)
+    of_two = build(name, classes=3, net=net, tau=0.9, batches=2.0, options={})
+    found, wanted = of_two.phases[0].loss(net, more)[1], method.phases[0].loss(net, alone)[1]
+    torch.testing.assert_close(found["loss_source"], wanted["loss_source"])
+
+
+def test_labels_are_counted_where_there_are_some() -> None:
+    net, batch = TinyNet(3).train(), make_batch(0)
+    half = batch._replace(y_sl=torch.where(torch.arange(len(batch.y_sl))[:, None] % 2 == 0, batch.y_sl, 0.0))
+    wanted = batch.y_sl[::2].mean(0)
+    fixmatch, adamatch_ = FixMatch(3, decay=0.0), AdaMatch(3, align="labels", decay=0.0)
+    for method, mean in ((fixmatch, fixmatch.mean_labels), (adamatch_, adamatch_.mean_sl)):
+        method.phases[0].loss(net, half)
+        torch.testing.assert_close(mean.value, wanted)
+
+
 ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True, "anchored": True}
 
 

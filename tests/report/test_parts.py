@@ -19,7 +19,7 @@ from adamatch.report.notes import Notes
 from adamatch.report.pool import Pool
 from adamatch.report.verdict import verdict, warnings
 from adamatch.settings import Choice, Settings, choose
-from adamatch.train import speed
+from adamatch.train import again, speed
 from adamatch.train.run import Run, recipe
 
 CLASSES = ("cat", "dog", "owl")
@@ -232,3 +232,24 @@ def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None
     line = command(recorded.read(tmp_path), {})
     assert line.startswith("adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', ")
     assert "recipe=recipe('handwriting', 'paper', 'uda', average=0.5)), out=" in line
+
+
+@pytest.mark.parametrize(("benchmark", "first"), [("folders", ""), ("folders", "imagenet"), ("handwriting", "")])
+def test_the_command_of_a_prolonged_run_begins_as_the_first_did(tmp_path: Path, benchmark: str, first: str) -> None:
+    """It was prolonged twice; without what it began from there is no command."""
+    names = {"source": "rendered", "target": "handwritten"}
+    run = Run(benchmark=benchmark, source=names["source"], target=names["target"], recipe=recipe("handwriting"))
+    places = (tmp_path, tmp_path / again.EARLIER, tmp_path / again.EARLIER / again.EARLIER)
+    places[-1].mkdir(parents=True)
+    for place, weights in zip(places, (f"{again.FROM}12", f"{again.FROM}34", first), strict=True):
+        (place / "run.json").write_text(replace(run, weights=weights).to_json())
+    words = shlex.split(command(recorded.read(tmp_path), names))
+    if benchmark == "folders":
+        assert words[words.index("--weights") + 1] == (first or "none")
+    else:
+        assert "--weights" not in words
+        assert "--weight-decay" not in words  # which is another with starting weights
+    (places[-1] / "run.json").write_text("[]")
+    assert command(recorded.read(tmp_path), names) == ""
+    (places[-1] / "run.json").unlink()
+    assert command(recorded.read(tmp_path), names) == ""

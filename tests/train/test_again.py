@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import adamatch
 from adamatch.cli import app
 from adamatch.errors import InputError, Interruption
 from adamatch.train import again, folder, loop
+from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 
 SOURCE, TARGET, TEST = arrays(30), arrays(12, 1)[0], arrays(9, 2)
@@ -151,6 +153,16 @@ def test_a_finished_run_is_prolonged_from_its_model(
     assert adamatch.load(out / "earlier/earlier").history["run"]["recipe"]["images"] == 8
     with pytest.raises(InputError, match="images was 24 and is 8 now"):
         fit(out)
+
+
+def test_a_run_that_began_without_labels_is_prolonged_too(tmp_path: Path) -> None:
+    few: dict[str, Any] = {"target": SOURCE, "labels_per_class": 2, "network": "wrn-tiny"}
+    fit(tmp_path / "run", **few)
+    first = Run.read(tmp_path / "run" / "run.json")
+    assert first.recipe.contrastive == first.recipe.images
+    assert again.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, contrastive=16)))
+    longer = fit(tmp_path / "run", **few, images=16).history["run"]
+    assert longer["weights"].startswith(again.FROM)
 
 
 def test_an_interrupted_run_is_not_prolonged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "noisystudent": {"method": "noisystudent", "tau": 0.45},
     "baseline_bn": {"method": "baseline_bn"},
     "supervised": {"method": "supervised"},
+    "begun": {"contrastive": 64, "batch": 4, "images": 80},
     "ablated": {"options": {"align": "labels", "interpolate": False}},
 }
 TASKS: dict[str, dict[str, Any]] = {
@@ -32,7 +33,7 @@ TASKS: dict[str, dict[str, Any]] = {
 CASES: dict[str, Run] = {
     f"{method} {task}": several.a_run(**METHODS[method], **TASKS[task]) for task in TASKS for method in METHODS
 }
-FAST = ("adamatch uda", "adamatch ssda", "mcd uda", "fixmatch+ ssl", "noisystudent uda", "supervised oracle")
+FAST = ("adamatch uda", "adamatch ssda", "begun ssl", "mcd uda", "fixmatch+ ssl", "noisystudent uda", "supervised oracle")
 ON_FOUR = ("adamatch ssda", "mcd uda")
 
 

@@ -125,6 +125,13 @@ def test_a_damaged_run_json(text: str, tmp_path: Path) -> None:
         pass
 
 
+def test_a_run_that_was_stopped_before_it_did_anything_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "run").claim(tiny.a_run()):
+        raise KeyboardInterrupt
+    with RunFolder(tmp_path / "run").claim(tiny.a_run(seed=1)):  # which is another one
+        pass
+
+
 def test_a_path_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "run"):

@@ -15,13 +15,15 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from train import tiny
 
 from adamatch.data.feed import Place
+from adamatch.errors import Interruption
 from adamatch.methods import METHODS
 from adamatch.train import checkpoint
 from adamatch.train.run import Run
+from adamatch.train.speed import Captured
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,36 @@ def killed_at_any_time(run: Run, out: Path) -> str:
         process.kill()
     process.join()
     return f"after {1000 * wait:.0f} ms" if process.exitcode == -signal.SIGKILL else ""
+
+
+class Forgetful(nn.Module):
+    """Somebody's own network, whose dropout takes torch's own random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(3 * 8 * 8, 16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(nn.functional.dropout(self.body(x.flatten(1)).relu(), 0.5, self.training))
+        return found
+
+
+def test_dropout_and_metrics_between_two_evaluations_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, outs = tiny.a_run(), (tmp_path / "whole", tmp_path / "cut")
+
+    def solve(out: Path) -> None:
+        torch.manual_seed(0)
+        tiny.solve(run, out, net=Forgetful())
+
+    solve(outs[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Captured, "__call__", Captured.__call__)  # given back afterwards
+        tiny.at_call(Captured, "__call__", tiny.EVERY + 2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Interruption):
+            solve(outs[1])
+    solve(outs[1])
+    assert tiny.same(*map(tiny.weights, outs))
+    assert rows(outs[0]) == rows(outs[1])
 
 
 def test_killed_again_and_again(tmp_path: Path, uninterrupted: Any) -> None:

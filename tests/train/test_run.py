@@ -255,6 +255,10 @@ def test_equal_recipes_are_equal_texts() -> None:
     assert whole.to_json() == point.to_json()
 
 
+def test_weights_have_learned_before() -> None:
+    assert Run(benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit").recipe.contrastive == 0
+
+
 def test_an_override_of_none_leaves_a_value_alone() -> None:
     assert recipe("digitfive", lr=None, images=5).lr == 0.03
     assert recipe("digitfive", mirror=False).mirror is False
@@ -295,6 +299,8 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         (lambda: recipe("handwriting", lr=-0.1), "lr is a number from 0 up, not -0.1"),
         (lambda: recipe("handwriting", lr=math.nan), "lr is a number from 0 up, not nan"),
         (lambda: recipe("handwriting", lr="fast"), "lr is a number, not 'fast'"),
+        (lambda: recipe("handwriting", batch=63.9), "batch is a whole number, not 63.9"),
+        (lambda: recipe("handwriting", frozen=1, strong="cta-published"), "cannot follow CTAugment"),
         (lambda: recipe("handwriting", weight_decay=-0.1), "weight_decay is a number from 0"),
         (lambda: recipe("handwriting", lr_end=2), "lr_end is a number from 0 to 1, not 2.0"),
     ],

@@ -1,5 +1,6 @@
 """`adamatch choose`: which of several runs to keep, without labels of the target."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from adamatch.errors import InputError, unknown
+from adamatch.errors import InputError, shortened, unknown
 from adamatch.terminal import print_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from adamatch.train.run import Run
 
 SHOWN = ("ensemble", "names", "density", "information")  # scores beside that of the rule
+NAMED = 3  # classes that an error names
+OTHER_IMAGES = "{} was trained for other target images than {}, or at another size: choose among runs on the same ones"
 
 
 def choose(
@@ -34,11 +37,9 @@ def choose(
     if rule not in choice.RULES:
         raise unknown("rule", rule, choice.RULES)
     read = [_read(path) for path in runs]
+    _check_same(runs, read)
+    read = _in_common(runs, read)
     known = [found for _, found in read]
-    for path, (run, found) in zip(runs, read, strict=True):
-        first, other = read[0]
-        if (run.benchmark, run.target) != (first.benchmark, first.target) or found.last.shape != other.last.shape:
-            raise InputError(f"{path} was trained for other target images than {runs[0]}: choose among runs on the same ones")
     scores = {name: choice.among(known, name) for name in dict.fromkeys((rule, *SHOWN))}
     best = int(scores[rule].argmax())
     table = Table("run", "method", "seed", *scores, "its best step", box=SIMPLE_HEAD)
@@ -62,6 +63,63 @@ def _read(path: Path) -> "tuple[Run, Evidence]":
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no run: give folders that fit or train made") from None
     found = evidence.read(path)
+    if not (path / "result.json").is_file():
+        raise InputError(f"{path} is not finished: run its command again, or choose among the others")
     if found is None:
-        raise InputError(f"{path} has no outputs/: its run has not been evaluated yet, or is of an older version")
+        raise InputError(f"{path} has no outputs/: it is of an older version")
     return run, found.with_twin(evidence.read(path / twin.FOLDER))
+
+
+def _check_same(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") -> None:
+    """That answers can be compared: they are of the same target images, and the numbers of classes mean the same ones."""
+    _check_alike(runs, [(run.benchmark, run.target) for run, _ in read], OTHER_IMAGES)
+    named = [(path, names) for path in runs if (names := _classes(path))]
+    for path, names in named[1:]:
+        first, theirs = named[0]
+        if names != theirs:
+            differ = _difference(names, theirs)
+            raise InputError(f"{path} has other classes than {first} ({differ}): choose among runs with the same ones")
+
+
+def _in_common(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") -> "list[tuple[Run, Evidence]]":
+    """The same, of the target images that all runs have: where labels are of the target itself, seeds hold out others."""
+    from adamatch.judge import outputs
+
+    keys = [outputs.images(path) for path in runs]
+    known = all(len(mine) == len(found.last) for mine, (_, found) in zip(keys, read, strict=True))
+    if not known:  # an older version wrote one of them
+        _check_alike(runs, [found.last.shape for _, found in read], OTHER_IMAGES)
+        return list(read)
+    common = sorted(set.intersection(*map(set, keys)))
+    if not common:
+        raise InputError(f"{runs[0]} and the others have no target image in common: choose among runs on the same ones")
+    rows = [{key: row for row, key in enumerate(mine)} for mine in keys]
+    return [(run, found.of([mine[key] for key in common])) for mine, (run, found) in zip(rows, read, strict=True)]
+
+
+def _check_alike(runs: Sequence[Path], facts: Sequence[object], message: str) -> None:
+    for path, fact in zip(runs, facts, strict=True):
+        if fact != facts[0]:
+            raise InputError(message.format(path, runs[0]))
+
+
+def _classes(path: Path) -> tuple[str, ...]:
+    """As they were written beside the outputs; empty where they were not."""
+    from adamatch.files import read_json
+    from adamatch.judge import outputs
+    from adamatch.report.record import texts
+
+    try:
+        return texts(read_json(path / outputs.FOLDER / outputs.CLASSES)["classes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _difference(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    new, gone = ([name for name in one if name not in other] for one, other in ((ours, theirs), (theirs, ours)))
+    told = [f"{what} {_some(names)}" for what, names in (("it has", new), ("it lacks", gone)) if names]
+    return ", ".join(told) or f"the same ones in another order, which begins with {_some(ours)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(shortened, names[:NAMED])) + (", ..." if len(names) > NAMED else "")

@@ -1,8 +1,9 @@
 """Batches of a pool on the training device: from its own memory where the pool fits, else from the host's, else from disk."""
 
+import copy
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -52,6 +53,13 @@ class Feed:
         self._ahead: Future[tuple[Tensor, Tensor]] | None = None
         self._thread = ThreadPoolExecutor(1) if self.place != "device" else None
         self._taken = 0
+
+    def another(self, *, batch: int, seed: int) -> Self:
+        """Other batches of the same images, which are there once."""
+        other = copy.copy(self)
+        other.stream = Stream(self.stream.n, batch, seed, self.stream.device)
+        other._ahead, other._thread, other._taken = None, None if self._thread is None else ThreadPoolExecutor(1), 0
+        return other
 
     def next(self) -> tuple[Tensor, Tensor | None]:
         if self._thread is None:

@@ -152,4 +152,5 @@ def _may_be_image(name: str) -> bool:
 
 
 def _extensions() -> set[str]:
-    return {extension for extension, kind in Image.registered_extensions().items() if kind in kinds()}
+    wanted = kinds()  # first: it may register more
+    return {extension for extension, kind in Image.registered_extensions().items() if kind in wanted}

@@ -1,5 +1,6 @@
 """Arrays and datasets -> stores in memory."""
 
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -66,8 +67,8 @@ def from_dataset(
     """
     refuse(dataset)
     count = length(dataset)
-    if labelled is not False:
-        classes = class_names(dataset) or classes
+    numbered = None if labelled is False else class_names(dataset)
+    classes = numbered or classes
     images: list[Pixels] = []
     labels: list[Any] = []
     for image, label in items(dataset, labelled=labelled, white=white):
@@ -81,6 +82,8 @@ def from_dataset(
         raise InputError("the dataset is empty")
     if labels and len(labels) != len(images):
         raise InputError(f"the dataset labels {len(labels)} of its {len(images)} images: label all of them, or none")
+    if numbered and np.asarray(labels).dtype.kind in "iu":  # they count the dataset's names, even where these are numbers
+        labels = [numbered[number] for number in _checked(np.asarray(labels), len(numbered))]
     return replace(from_arrays(np.stack(images), labels or None, classes), info={"origin": "dataset"})
 
 
@@ -121,10 +124,14 @@ def known(names: Sequence[str], classes: Sequence[str], where: str, notes: list[
     rows = [row for row, name in enumerate(names) if name in learnt]
     strange = sorted(set(names) - set(classes))
     if not rows:
-        raise InputError(f"{where} has none of the classes that were learnt: it has {some(strange)}, not {some(classes)}")
+        names_apart = f"it has {some(map(repr, strange))}, not {some(map(repr, classes))}{_alike(strange, classes)}"
+        raise InputError(f"{where} has none of the classes that were learnt: {names_apart}")
     if strange:
         count = len(names) - len(rows)
-        notes.append(f"{where}: {count} of {len(names)} images are of classes that were not learnt ({some(strange)}): left out")
+        notes.append(
+            f"{where}: {count} of {len(names)} images are of classes that were not learnt ({some(map(repr, strange))}): left "
+            f"out{_alike(strange, classes)}"
+        )
     return rows
 
 
@@ -140,9 +147,21 @@ def translate(names: Sequence[str], classes: Sequence[str], where: str) -> Label
     strange = sorted(set(names) - set(known))
     if strange:
         raise InputError(
-            f"{where} has classes that were not learnt: {some(strange)} (there are {', '.join(list(classes)[:10])})"
+            f"{where} has classes that were not learnt: {some(map(repr, strange))} (there are {some(map(repr, classes), 10)})"
+            f"{_alike(strange, classes)}"
         )
     return np.array([known[name] for name in names], np.int64)
+
+
+def _alike(strange: Iterable[str], classes: Iterable[str]) -> str:
+    """A remedy where names differ by little."""
+    plain = {_plain(name) for name in classes}
+    some_are = any(_plain(name) in plain for name in strange)
+    return "; some names differ in upper and lower case, blanks or kinds of accents alone: rename these" if some_are else ""
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
 
 
 def _array(values: Any) -> NDArray[Any]:
@@ -162,7 +181,7 @@ def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
     """
     if images.ndim == 2:
         images = images[None, ..., None]
-    elif images.ndim == 3 and count != len(images) and (images.shape[-1] in (1, 3, 4) or images.shape[0] in (1, 3, 4)):
+    elif images.ndim == 3 and count != len(images) and (images.shape[-1] in (1, 3, 4) or images.shape[0] in (1, 3)):
         images = images[None]
     elif images.ndim == 3:
         images = images[..., None]
@@ -217,10 +236,11 @@ def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Label
             raise InputError(f"labels run from {found[0]} to {found[-1]}: class numbers are 0 and more")
         names = tuple(classes) if classes is not None else tuple(map(str, found))
         return translate([str(label) for label in labels.tolist()], names, "the array of labels"), names
+    return _checked(labels, len(classes)), tuple(classes)
+
+
+def _checked(labels: NDArray[Any], classes: int) -> Labels:
     low, high = int(labels.min()), int(labels.max())
-    names = tuple(classes)
-    if low < 0 or high >= len(names):
-        raise InputError(
-            f"labels run from {low} to {high}, but there are {len(names)} classes: 0 to {len(names) - 1} is allowed"
-        )
-    return labels.astype(np.int64), names
+    if low < 0 or high >= classes:
+        raise InputError(f"labels run from {low} to {high}, but there are {classes} classes: 0 to {classes - 1} is allowed")
+    return labels.astype(np.int64)

@@ -1,7 +1,7 @@
 """Somebody's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from adamatch.data.decode import Shape
 from adamatch.data.folders import read
 from adamatch.data.memory import some
-from adamatch.data.store import Labels, Store
+from adamatch.data.store import Labels, Pixels, Store
 from adamatch.data.tasks import Problem, Unlabelled, choose, labelled
 from adamatch.errors import shown
 
@@ -80,6 +80,11 @@ class OwnData:
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
+            if count := _common(tests["target"].images, [part for pool in pools for part in pool.parts]):
+                self.notes.append(
+                    f"{name_of(test)}: {count} of {len(tests['target'])} test images are trained on with their labels, so that "
+                    "the measured accuracy is too good: leave them out"
+                )
         chosen = tuple(int(row) for row in rows) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
@@ -106,6 +111,14 @@ def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
         rows = rng.permutation(np.flatnonzero(store.labels == number))
         apart.append(np.setdiff1d(rows, needed, assume_unique=True)[: int(len(rows) * HELD_OUT)])
     return np.sort(np.concatenate(apart))
+
+
+def _common(images: Pixels, parts: Sequence[Pixels]) -> int:
+    """How many of the images are in one of the parts, pixel by pixel."""
+    apart = max(1, images.shape[1] // 16)  # some of the pixels, to find who may be the same
+    seen = {image[::apart, ::apart].tobytes(): image for part in parts for image in part}
+    pairs = ((image, seen.get(image[::apart, ::apart].tobytes())) for image in images)
+    return sum(other is not None and np.array_equal(image, other) for image, other in pairs)
 
 
 def _rows(store: Store, rows: Labels) -> Store:

@@ -181,6 +181,13 @@ def _are_pairs(source: Sequence[Any]) -> bool:
     )
 
 
+def contains(source: Any, path: str | Path) -> bool:
+    """Whether a path lies in a folder that was given as images."""
+    given = list(source.values()) if isinstance(source, Mapping) else source if isinstance(source, (list, tuple)) else [source]
+    whole = Path(path).resolve()
+    return _are_paths(given) and any(Path(each).is_dir() and whole.is_relative_to(Path(each).resolve()) for each in given)
+
+
 def same_files(source: Any, target: Any) -> bool:
     """Whether two sources are made of the same folders and files."""
     first, second = (each if isinstance(each, (list, tuple)) else [each] for each in (source, target))

@@ -71,7 +71,10 @@ def run_of(result: dict[str, Any]) -> Run:
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
-    """Finished runs with their cells. A task's usual recipe is a budget's, if any run has it, else the commonest."""
+    """Finished runs with their cells. A task's usual recipe is a budget's, if any run has it, else the commonest.
+
+    An oracle stands beside runs of UDA, so that its usual recipe is theirs, where there are any.
+    """
     each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
     runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[tuple[str, str], Recipe] = {}
@@ -82,7 +85,8 @@ def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
     done = []
     for run, result in runs:
         method, task = ("oracle", "uda") if run.task == "oracle" else (run.method, run.task)
-        done.append(Done(run, method, task, variant(run, usual[run.benchmark, run.task]), result))
+        theirs = usual.get((run.benchmark, task), usual[run.benchmark, run.task])
+        done.append(Done(run, method, task, variant(run, theirs), result))
     return done
 
 

@@ -1,14 +1,15 @@
 """The paper's table of pre-training (section 4.1): DomainNet at 224 x 224, UDA, from scratch and from ImageNet's weights."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from adamatch.grid import published
-from adamatch.grid.figures import Done, figure
+from adamatch.grid.figures import Done, figure, variant
 from adamatch.grid.render import Cell, Figure, Table
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import Run
+from adamatch.train.run import BUDGETS, PRETRAINED, Recipe, Run, recipe
 
 SUITE = "domainnet224"
 COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")
@@ -27,16 +28,21 @@ def runs(pairs: Iterable[tuple[str, str]]) -> Iterator[Run]:
 def tables(done: Sequence[Done], names: dict[str, str]) -> list[Table]:
     """That table, where there are runs with starting weights for it; rows by the `names` of methods."""
     mine = [each for each in done if (each.run.benchmark, each.task) == (SUITE, "uda") and each.method in published.PRETRAINED]
+    loaded = [each for each in mine if each.run.weights and not each.run.options]
+    usual = _usual(loaded)
+    shown, others = [each for each in loaded if _kind(each) == usual], [each for each in loaded if _kind(each) != usual]
     rows: list[list[Cell]] = []
     for method, paper in published.PRETRAINED.items():
         scratch = [each for each in mine if each.method == method and not each.variant]
-        loaded = [each for each in mine if each.method == method and each.run.weights and not each.run.options]
-        to_the_end = [each for each in loaded if not each.run.recipe.stop]
+        to_the_end = [each for each in shown if each.method == method and not each.run.recipe.stop]
+        stopped = [each for each in shown if each.method == method and each.run.recipe.stop]
         windows = [each._replace(result={**each.result, "accuracy": best_window(each)}) for each in to_the_end]
-        groups = (scratch, to_the_end, [each for each in loaded if each.run.recipe.stop], windows)
+        groups = (scratch, to_the_end, stopped, windows)
         if any(groups[1:]):
             rows.append([names[method], *(_cell(group, value) for group, value in zip(groups, paper, strict=True))])
     notes = ["In parentheses the paper's figure, a mean over 30 pairs. The best window is found with the target's test labels."]
+    if others:
+        notes.append(f"Pre-trained are runs with {_told(shown)}; those with {_told(others)} stand among the variants.")
     return [Table(f"{SUITE}, UDA: pre-training", ["method", *COLUMNS], rows, notes)] if rows else []
 
 
@@ -45,6 +51,26 @@ def best_window(done: Done) -> float:
     values = [row["target"] for row in done.result["evaluations"] if "target" in row]
     last = max(1, len(values) - MEDIAN_OF + 1)
     return max(float(statistics.median(values[first : first + MEDIAN_OF])) for first in range(last))
+
+
+def _kind(done: Done) -> tuple[str, Recipe]:
+    """What is the same in all columns with starting weights: these, and the recipe, at whichever of both ends it stops."""
+    own = done.run.recipe
+    return done.run.weights, replace(own, stop=0) if own.stop == PRETRAINED["stop"] else own
+
+
+def _usual(loaded: Sequence[Done]) -> tuple[str, Recipe] | None:
+    """What to show, of all methods: the paper's protocol, then the grid's weights, if any run has them; else the commonest."""
+    kinds = Counter(_kind(each) for each in loaded if not _kind(each)[1].stop)
+    protocols = {replace(recipe(SUITE, budget, **PRETRAINED), stop=0) for budget in BUDGETS}
+    return max(kinds, key=lambda kind: (kind[1] in protocols, kind[0] == WEIGHTS, kinds[kind]), default=None)
+
+
+def _told(group: Iterable[Done]) -> str:
+    """Their weights, and what of their recipes is not the paper's protocol."""
+    protocol = replace(recipe(SUITE, **PRETRAINED), stop=0)
+    runs = (replace(each.run, recipe=_kind(each)[1]) for each in group)
+    return " or ".join(dict.fromkeys(variant(run, protocol) for run in runs))
 
 
 def _cell(group: Sequence[Done], paper: float) -> Figure | str:

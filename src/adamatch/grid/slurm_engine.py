@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -81,8 +82,7 @@ def _parameters(asked: Resources, gpus: int, count: int, token: Token) -> dict[s
         "time": asked.minutes,
         "cpus_per_task": asked.cpus_per_run,
         "array_parallelism": asked.at_once or count,
-        # A job that cannot see the folder cannot start Python's part either: say so where SLURM still writes.
-        "setup": [f"test -e '{token.path}' || {{ echo \"error: $(hostname) does not see {token.path.parent}\" >&2; exit 1; }}"],
+        "setup": [_seen(token)],
         "additional_parameters": {"requeue": True, **asked.options},
     }
     if asked.partition:
@@ -90,6 +90,12 @@ def _parameters(asked: Resources, gpus: int, count: int, token: Token) -> dict[s
     if gpus:
         parameters["gpus_per_node"] = gpus
     return parameters
+
+
+def _seen(token: Token) -> str:
+    """For the shell of a job: one that cannot see the folder cannot start Python, so it says so where SLURM still writes."""
+    path, folder = (shlex.quote(str(each)) for each in (token.path, token.path.parent))
+    return f'test -e {path} || {{ echo "error: $(hostname) does not see "{folder} >&2; exit 1; }}'
 
 
 def _array_limit() -> int:

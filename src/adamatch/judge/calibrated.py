@@ -34,12 +34,21 @@ def difference(target: Rows, source: Rows, held: Labels) -> float:
 def threshold(target: Rows, source: Rows, held: Labels) -> float:
     """The part of target images that is surer than as many source images as are wrong (ATC: Garg et al., ICLR 2022).
 
-    How sure a prediction is says its negative entropy.
+    How sure a prediction is says its negative entropy. Of images exactly as sure as the limit, as large a part counts as does
+    on the source: a network that is certain of everything has many, and on the source the estimate is its accuracy.
     """
-    on_source = np.sort(-entropy(source))
+    on_source, on_target = np.sort(_sureness(source)), _sureness(target)
     wrong = round((1 - accuracy(source, held)) * len(held))
     limit = on_source[wrong - 1] if wrong else -np.inf
-    return float((-entropy(target) > limit).mean())
+    tied, surer = (on_source == limit).sum(), (on_source > limit).sum()
+    part = (len(held) - wrong - surer) / max(1, tied)
+    return float((on_target > limit).mean() + part * (on_target == limit).mean())
+
+
+def _sureness(probabilities: Rows) -> Numbers:
+    """[n, k] -> [n], the same to the last bit whichever classes the probabilities are of."""
+    found: Numbers = -entropy(np.sort(probabilities, axis=-1))
+    return found
 
 
 def transport(target: Rows, source: Rows, held: Labels) -> float:

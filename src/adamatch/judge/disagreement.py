@@ -107,7 +107,8 @@ def _trained_critic(z_s: Tensor, z_t: Tensor, favour: Tensor) -> float:
     """Gradient descent from the network itself, with `favour` [k] added to its logits; z [n, c] of source and target."""
     classes = len(favour)
     y_s, y_t = z_s[:, :classes].argmax(1), z_t[:, :classes].argmax(1)
-    centre, spread = z_s.mean(0), z_s.std(0).clamp_min(1e-3)
+    correction = min(1, len(z_s) - 1)  # one image has no spread, not an unknown one: a critic of nan would never disagree
+    centre, spread = z_s.mean(0), z_s.std(0, correction=correction).clamp_min(1e-3)
     x_s, x_t = (z_s - centre) / spread, (z_t - centre) / spread
     weight = torch.zeros(classes, z_s.shape[1], dtype=z_s.dtype)
     weight[:, :classes] = torch.diag(spread[:classes])

@@ -3,6 +3,7 @@
 Labels of the target have no place here, and none of the functions of this folder takes any.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -45,6 +46,11 @@ class Evidence:
     def only_last(self) -> Self:
         """Its last evaluation alone."""
         return replace(self, steps=self.steps[-1:], target=self.target[-1:], source=self.source[-1:])
+
+    def of(self, rows: Sequence[int]) -> Self:
+        """Of these target images alone."""
+        chosen = list(rows)
+        return replace(self, target=self.target[:, chosen], twin=self.twin and self.twin.of(chosen))
 
     def with_twin(self, twin: Self | None) -> Self:
         """The same beside its twin, if that has looked at the same images."""

@@ -13,6 +13,7 @@ from adamatch.judge.changed import changed
 from adamatch.judge.evidence import Evidence, Numbers, guesses
 from adamatch.judge.misnamed import misnamed
 from adamatch.judge.shares import of_predictions
+from adamatch.terminal import percent
 
 # One set for all. A class is looked for where the source would let expect ENOUGH images of it.
 ENOUGH = 20
@@ -58,8 +59,9 @@ def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> 
         shares = of_predictions(said)
         top = int(shares.argmax())
         if shares[top] >= ONE_SIDED and expected[top] < USUAL:
+            usual = percent(expected[top])
             line = (
-                f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {expected[top]:.0%} of the "
+                f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {usual} of the "
                 "labelled images are of it: are there other classes in the target?"
             )
             return [Warned("one class", line, _surest(said, guesses(said) == top))]

@@ -1,5 +1,6 @@
 """What a network says, evaluation after evaluation, of images whose target labels nobody knows: what verdicts rest on."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from itertools import pairwise
@@ -23,6 +24,7 @@ MOST = 4000  # images of each kind, spread evenly
 FOLDER = "outputs"
 KINDS = ("target", "source")
 CLASSES = "classes.json"  # names of the classes, and the labels of the held-out source images that are looked at
+IMAGES = "images"  # in it: by what the target images are known again
 
 Probabilities = NDArray[np.float16]
 
@@ -39,6 +41,7 @@ class Outputs:
         self.folder, self.machine = folder / FOLDER, machine
         self.names: dict[str, Any] = {"classes": classes}
         looked_at = {"target": spread(target.plain)}
+        self.names[IMAGES] = [_key(image) for image in looked_at["target"]]
         if held_out is not None:
             looked_at["source"] = spread((held_out.images,))
             if held_out.labels is not None:
@@ -83,6 +86,20 @@ def _check(said: Mapping[str, Any], first: Mapping[str, Any]) -> None:
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:
     with path.open("wb") as file:  # NumPy would give the file another name
         np.savez_compressed(file, **arrays)
+
+
+def images(folder: Path) -> tuple[str, ...]:
+    """By what the target images are known again in other runs at the same size; none where an older version wrote it."""
+    try:
+        found = read_json(folder / FOLDER / CLASSES).get(IMAGES, [])
+        return tuple(found) if all(isinstance(each, str) for each in found) else ()
+    except (OSError, ValueError, AttributeError, TypeError):
+        return ()
+
+
+def _key(image: Pixels) -> str:
+    apart = max(1, len(image) // 16)  # some of the pixels are enough
+    return hashlib.sha256(image[::apart, ::apart].tobytes()).hexdigest()[:12]
 
 
 def held(folder: Path, said: Mapping[str, Any]) -> Labels:

@@ -96,7 +96,7 @@ class AdaMatch(Method):
         y_sl_w = z_sl_w[:n_source].detach().softmax(1)  # eq. (5)
         y_tu_w = z_tu_w.detach().softmax(1)
 
-        mean_sl = self.mean_sl((batch.y_sl[:n_source] if self.align == "labels" else y_sl_w).mean(0))
+        mean_sl = self.mean_sl(parts.frequencies(batch.y_sl[:n_source]) if self.align == "labels" else y_sl_w.mean(0))
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known

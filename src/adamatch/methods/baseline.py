@@ -23,7 +23,7 @@ class Supervised(Method):
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         z_w, z_s = parts.forward_joint(net, batch.x_sl_w, batch.x_sl_s)
-        loss = parts.labelled_loss(batch.y_sl, z_w, z_s, self.view_weight)
+        loss = self.view_weight * (parts.labelled_mean(batch.y_sl, z_w) + parts.labelled_mean(batch.y_sl, z_s))
         return loss, {"loss_source": loss.detach()}
 
 
@@ -37,5 +37,5 @@ class BaselineBN(Method):
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         z_sl_w, z_sl_s, _, _ = parts.forward_joint(net, batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s)
-        loss = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)
+        loss = self.view_weight * (parts.labelled_mean(batch.y_sl, z_sl_w) + parts.labelled_mean(batch.y_sl, z_sl_s))
         return loss, {"loss_source": loss.detach()}

@@ -49,7 +49,7 @@ class FixMatch(Method):
         z_sl_w, z_tu_w, z_s = parts.forward_guessing(net, batch.x_sl_w, batch.x_tu_w, x_s)
 
         y_w = torch.cat([z_sl_w, z_tu_w]).detach().softmax(1)  # [n_sl + n_tu, k]
-        wanted, found = self.mean_labels(batch.y_sl.mean(0)), self.mean_guesses(y_w.mean(0))
+        wanted, found = self.mean_labels(parts.frequencies(batch.y_sl)), self.mean_guesses(y_w.mean(0))
         if self.estimate is not None:
             wanted = torch.lerp(wanted, self.estimate.value, schedules.warm_up(batch.progress))
         kept = schedules.let_go(batch.progress) if self.release else 1.0
@@ -59,7 +59,7 @@ class FixMatch(Method):
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
 
         # The authors' code trains labelled images by their labels in the weak view alone: their strong view has a pseudo-label.
-        loss_source = parts.cross_entropy(batch.y_sl, z_sl_w).mean()
+        loss_source = parts.labelled_mean(batch.y_sl, z_sl_w)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
         loss = loss_source + loss_target
         unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch

@@ -49,7 +49,7 @@ class MCD(Method):
 
 
 def cross_entropies(y: Tensor, z: tuple[Tensor, Tensor]) -> Tensor:
-    return parts.cross_entropy(y, z[0]).mean() + parts.cross_entropy(y, z[1]).mean()
+    return parts.labelled_mean(y, z[0]) + parts.labelled_mean(y, z[1])
 
 
 def discrepancy(z1: Tensor, z2: Tensor) -> Tensor:

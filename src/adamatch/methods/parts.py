@@ -97,6 +97,16 @@ def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, weight: float) -> Tensor:
     return weight * (cross_entropy(y, z_w).mean() + cross_entropy(y, z_s).mean())
 
 
+def labelled_mean(y: Tensor, z: Tensor) -> Tensor:
+    """Mean cross-entropy of the rows that have a label; rows of zeros have none."""
+    return cross_entropy(y, z).sum() / y.any(1).sum()
+
+
+def frequencies(y: Tensor) -> Tensor:
+    """How frequent each class is among the labels [k]; rows of zeros are none."""
+    return y.sum(0) / y.any(1).sum()
+
+
 def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
     """Cross-entropy of strong views with the labels guessed from weak ones, over all images, masked ones too; eq. (10)."""
     return (cross_entropy(pseudo, z_s) * mask).mean()

@@ -3,9 +3,12 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
-from adamatch.report.record import Record, section
+from adamatch.files import read_json
+from adamatch.report.record import NOT_JSON, Record, section
+from adamatch.train import again
 from adamatch.train.run import LATER, PAPER, PRETRAINED, Recipe, recipe
 
 OF_TRAIN = ("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics")
@@ -16,16 +19,29 @@ OWN = "folders"  # the benchmark of one's own images
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
     """For a shell, or for Python where the command line has no words for it; empty where run.json does not say enough."""
-    run, values = record.run, section(record.run, "recipe")
+    weights = _weights(record.path, record.run)
+    run, values = {**record.run, "weights": weights}, section(record.run, "recipe")
     if not values or "seed" not in run or not all(isinstance(run.get(name, given), str) for name, given in NAMES.items()):
         return ""
-    again = f"{record.path.name}-again"
+    out = f"{record.path.name}-again"
     if run["benchmark"] == OWN:
-        return _fit(run, values, given, again)
-    return _train(run, values, again)
+        return _fit(run, values, given, out)
+    return _train(run, values, out)
 
 
-def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, str | None], again: str) -> str:
+def _weights(folder: Path, run: Mapping[str, Any]) -> Any:
+    """What the run began from; of one that was prolonged, what the first one did. None where that is not known."""
+    weights = run.get("weights", "")
+    if not isinstance(weights, str) or not weights.startswith(again.FROM):
+        return weights
+    try:
+        first = read_json(folder / again.EARLIER / "run.json")
+    except NOT_JSON:
+        return None
+    return _weights(folder / again.EARLIER, first) if isinstance(first, dict) else None
+
+
+def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, str | None], out: str) -> str:
     own = "(" in str(values.get("network"))  # a module of one's own is named with a digest of its shapes
     paths = {"source": None, "target": None} | dict(given)
     said: dict[str, Any] = {"labels_per_class": run.get("labels") or None, "method": run["method"]}
@@ -34,7 +50,7 @@ def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, 
     # On a CPU some is chosen with the frozen scales for which there is no option: then they are left to be chosen again.
     said |= {"frozen": values.get("frozen", 0)} if "views" not in values else {"device": "cpu"}
     said |= {"mirror": bool(values.get("mirror", True)), "repeat": bool(values.get("repeat", True)), "seed": run["seed"]}
-    said["out"] = again
+    said["out"] = out
     if not own and not run.get("options") and None not in paths.values():
         return _shell("fit", paths | said, switches=("mirror", "repeat"))
     # What is no path stands under the name of its argument.
@@ -44,7 +60,7 @@ def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, 
     return f"adamatch.fit({', '.join(told)})"
 
 
-def _train(run: Mapping[str, Any], values: Mapping[str, Any], again: str) -> str:
+def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
     names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget", "weights")
     said = {name: run[name] for name in names if run.get(name) not in (None, "", 0, "paper") or name == "seed"}
     if run["benchmark"] not in PAPER:
@@ -57,12 +73,12 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], again: str) -> str
     }
     if changed.keys() <= set(OF_TRAIN):
         options = {f"option {name}": value for name, value in section(run, "options").items()}
-        return _shell("train", said | changed | options | {"out": again}, switches=("mirror", "repeat"))
+        return _shell("train", said | changed | options | {"out": out}, switches=("mirror", "repeat"))
     said["options"] = section(run, "options")
     arguments = ", ".join(f"{name}={value!r}" for name, value in said.items() if value != {})
     changes = "".join(f", {name}={value!r}" for name, value in changed.items())
     made = f"recipe({run['benchmark']!r}, {budget!r}, {task!r}{changes})"
-    return f"adamatch.train(Run({arguments}, recipe={made}), out={again!r})"
+    return f"adamatch.train(Run({arguments}, recipe={made}), out={out!r})"
 
 
 def _shell(name: str, said: Mapping[str, Any], switches: tuple[str, ...]) -> str:

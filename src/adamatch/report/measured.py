@@ -5,13 +5,14 @@ from typing import Any
 
 from adamatch.data.tasks import Problem
 from adamatch.files import parse
+from adamatch.terminal import percent
 from adamatch.train.folder import RunFolder
 
 
 def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
 
-    median_of       of how many last evaluations the accuracies are the median
+    median_of       of how many last evaluations the target's accuracy is the median; source_median_of: the source's
     tested          where the target's was measured after training: how
     mask            part of the unlabelled images that were sure enough to be learnt from
     largest         the class with the most pseudo-labels
@@ -22,7 +23,8 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     total = sum(counts)
     return {
         "target_accuracy": result.get("accuracy"),
-        "median_of": median_of(result),
+        "median_of": median_of(result, "target"),
+        "source_median_of": median_of(result, "source"),
         "tested": result.get("tested"),
         "source_accuracy": result.get("source_accuracy"),
         "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
@@ -32,30 +34,33 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     }
 
 
-def median_of(result: Mapping[str, Any]) -> int:
-    """Of how many evaluations the accuracies of a result.json are the median."""
+def median_of(result: Mapping[str, Any], name: str = "target") -> int:
+    """Of how many evaluations an accuracy of a result.json is the median: those before its test set was added have none."""
     median, evaluations = result.get("median_of", 1), result.get("evaluations", [])
-    return min(median, len(evaluations)) if isinstance(median, int) and isinstance(evaluations, list) else 1
+    if not isinstance(median, int) or not isinstance(evaluations, list):
+        return 1
+    return min(median, sum(isinstance(row, dict) and name in row for row in evaluations))
 
 
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
     """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
     told = []
-    median = f" (median of the last {found['median_of']} evaluations)"
+    counts = found["median_of"], found.get("source_median_of", found["median_of"])  # models of earlier versions have the first
+    target, source = (f" (median of the last {count} evaluations)" for count in counts)
     if found["target_accuracy"] is not None:
-        how = f" ({found['tested']})" if found.get("tested") else median
+        how = f" ({found['tested']})" if found.get("tested") else target
         told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
-        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{median}")
+        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{source}")
     if task != "ssl" and found["target_accuracy"] is None and not estimated:
         told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
     if found["mask"] is not None:
         told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
     if found["largest_share"] is not None:
         told.append(
-            f"most frequent pseudo-label: {found['largest']}, {found['largest_share']:.0%} of them "
-            f"({1 / classes:.0%} if classes were even)"
+            f"most frequent pseudo-label: {found['largest']}, {percent(found['largest_share'])} of them "
+            f"({percent(1 / classes)} if classes were even)"
         )
     return told
 

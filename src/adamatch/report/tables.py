@@ -20,7 +20,9 @@ TASKS = {
 
 def title(record: Record) -> str:
     """photo -> art, without the digests of own images."""
-    source, target = (re.sub(r" \([0-9a-f]{8}\)$", "", str(record.run.get(name) or "")) for name in ("source", "target"))
+    source, target = (
+        re.sub(r" \([0-9a-f]{8}\)(?=$| and )", "", str(record.run.get(name) or "")) for name in ("source", "target")
+    )
     if record.run.get("task") == "ssl" or not source or source == target:
         return target or record.path.name
     return f"{source} \u2192 {target}"

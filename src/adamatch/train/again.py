@@ -25,6 +25,8 @@ NAMED = 3  # arguments that are named
 
 def difference(theirs: Run, ours: Run) -> str:
     """What tells two runs apart, as `--batch was 32 and is 16 now`, in the words of whoever asks; the first three things."""
+    if theirs.weights.startswith(FROM):  # which nobody asked for
+        theirs = replace(theirs, weights=ours.weights)
     then, now = (facts | facts.pop("recipe") for facts in (json.loads(run.to_json()) for run in (theirs, ours)))
     names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name) and name != "test"]
     if names == ["form"]:
@@ -49,9 +51,9 @@ def resumed(theirs: Run, ours: Run) -> Run:
 
 def prolongs(theirs: Run, ours: Run) -> bool:
     """Whether ours is the same for more images."""
-    images, average = theirs.recipe.images, theirs.recipe.average  # which may follow from the images
-    shorter = replace(ours, recipe=replace(ours.recipe, images=images, average=average))
-    return ours.recipe.images > images and _same(theirs, shorter)
+    follows = {name: getattr(theirs.recipe, name) for name in ("images", "average", "contrastive")}  # the images, or from them
+    shorter = replace(ours, recipe=replace(ours.recipe, **follows))
+    return ours.recipe.images > theirs.recipe.images and _same(theirs, shorter)
 
 
 def _same(theirs: Run, ours: Run) -> bool:

@@ -16,6 +16,7 @@ from adamatch.augment.views import normalise
 from adamatch.data.feed import Feed
 from adamatch.data.tasks import Unlabelled
 from adamatch.errors import InputError
+from adamatch.methods import parts
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights
 from adamatch.train.progress import bar_before
@@ -57,7 +58,8 @@ class Contrast:
         x = normalise(pair.x).repeat(2, 1, 1, 1)
         both = view(x, pair.u).to(self.machine.device).contiguous(memory_format=torch.channels_last)
         with self.machine.autocast():
-            loss = contrast(self.above(self.net.features(both)))
+            z = self.above(self.net.features(both))
+            loss = contrast(torch.cat([ranks.gathered(half) for half in z.chunk(2)]))  # all ranks' images are others
         for parameter, gradient in zip(self.trained, ranks.averaged(torch.autograd.grad(loss, self.trained)), strict=True):
             parameter.grad = gradient
         self.optimiser.step()
@@ -85,7 +87,7 @@ def learning_rate(progress: float) -> float:
 
 def contrast(z: Tensor) -> Tensor:
     """NT-Xent of z [2n, d]: rows i and n + i are of one image."""
-    z = normalize(z.float())
+    z = normalize(parts.precise(z))
     likeness = z @ z.T / TEMPERATURE
     likeness = likeness.masked_fill(torch.eye(len(z), dtype=torch.bool, device=z.device), -math.inf)
     return cross_entropy(likeness, torch.arange(len(z), device=z.device).roll(len(z) // 2))
@@ -94,7 +96,7 @@ def contrast(z: Tensor) -> Tensor:
 def view(x: Tensor, u: Tensor) -> Tensor:
     """A crop of each image [n, 3, h, w] in other colours."""
     scale = (LEAST + (1 - LEAST) * u[:, 0]).sqrt()
-    place = torch.zeros(len(x), 2, 3, device=x.device)
+    place = torch.zeros(len(x), 2, 3, device=x.device, dtype=x.dtype)
     place[:, 0, 0] = place[:, 1, 1] = scale
     place[:, :, 2] = (1 - scale)[:, None] * (2 * u[:, 1:3] - 1)
     x = grid_sample(x, affine_grid(place, list(x.shape), align_corners=False), padding_mode="reflection", align_corners=False)

@@ -43,7 +43,7 @@ class RunFolder:
             self.claimed = (self.path / "run.json", (self.path / "run.json").read_text())
             try:
                 yield run
-            except Exception:
+            except BaseException:  # Ctrl-C, too
                 if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
                     (self.path / "run.json").unlink()  # nothing was done: the mistake can be corrected, in the same folder
                 raise

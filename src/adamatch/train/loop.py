@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.data.tasks import Problem
@@ -129,6 +129,10 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
             raise ValueError(f"it has no step {start}")
         same_device = supply.seek(start, tensors.pop("generator"))
         step.restore(tensors)
+        step.meter.restore(tensors)
+        for name, _, put in _randoms(step.machine.device):
+            if name in tensors:  # an earlier version saved none
+                put(tensors[name])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
@@ -151,18 +155,28 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
 
 
 def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: History) -> None:
+    metrics = step.meter.state()
     if ranks.rank() > 0:
         return  # all ranks have the same state
     folder.check()
-    tensors = step.state() | {"generator": supply.generator.get_state()}
+    tensors = step.state() | metrics | {"generator": supply.generator.get_state()}
+    tensors |= {name: get() for name, get, _ in _randoms(step.machine.device)}
     try:
         checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
     except (OSError, SafetensorError) as error:
         remedy = "make room" if disk_is_full(error) else "see to that"
+        before = "the one before it is whole" if checkpoint.newest(folder.checkpoints) else "there was none before it"
         raise InputError(
             f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({disk_reason(error)}): {remedy} and "
-            "resume; the one before it is whole"
+            f"run the same command again; {before}"
         ) from None
+
+
+def _randoms(device: torch.device) -> Iterator[tuple[str, Callable[[], Tensor], Callable[[Tensor], None]]]:
+    """torch's own random numbers, from which a network may have its dropout: a name, how to get and how to set their state."""
+    yield "random.cpu", torch.get_rng_state, torch.set_rng_state
+    if device.type == "cuda":
+        yield "random.cuda", lambda: torch.cuda.get_rng_state(device), lambda state: torch.cuda.set_rng_state(state, device)
 
 
 def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str, Any]:

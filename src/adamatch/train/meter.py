@@ -1,9 +1,13 @@
 """Metrics that stay on the device until somebody asks: sums of what the steps measured, and the first step that went wrong."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from adamatch import ranks
+
+SAVED, COUNT = "metrics.", "metrics_count"  # names in a checkpoint
 
 
 class Meter:
@@ -32,6 +36,16 @@ class Meter:
         bad = ranks.everyone(int(self.bad)) if together else [int(self.bad)]
         means: dict[str, float | list[float]] = {name: (value / count).tolist() for name, value in sums.items()}
         return means, min((step for step in bad if step >= 0), default=-1)
+
+    def state(self) -> dict[str, Tensor]:
+        """What was added since the last `clear`, of all ranks together, for a checkpoint."""
+        return {SAVED + name: ranks.mean(value) for name, value in self.sums.items()} | {COUNT: self.count}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """From a checkpoint; one of an earlier version has nothing."""
+        device = self.count.device
+        self.sums = {name.removeprefix(SAVED): value.to(device) for name, value in tensors.items() if name.startswith(SAVED)}
+        self.count = tensors.get(COUNT, self.count).to(device)
 
     def clear(self) -> None:
         for value in (*self.sums.values(), self.count):

@@ -93,10 +93,13 @@ class Recipe:
     def __post_init__(self) -> None:
         for each in fields(self):  # lr=1 and lr=1.0 are the same recipe: its text has to be the same too
             if each.type in (int, float):
+                given = getattr(self, each.name)
                 try:
-                    object.__setattr__(self, each.name, each.type(getattr(self, each.name)))
+                    object.__setattr__(self, each.name, each.type(given))
                 except (TypeError, ValueError, OverflowError):
-                    raise InputError(f"{each.name} is a number, not {shortened(getattr(self, each.name))}") from None
+                    raise InputError(f"{each.name} is a number, not {shortened(given)}") from None
+                if isinstance(given, float) and each.type(given) != given == given:  # nan is refused below
+                    raise InputError(f"{each.name} is a whole number, not {shortened(given)}")
             elif each.type in (str, bool) and not isinstance(getattr(self, each.name), each.type):
                 kind = "a name" if each.type is str else "true or false"
                 raise InputError(f"{each.name} is {kind}, not {shortened(getattr(self, each.name))}")
@@ -108,7 +111,7 @@ class Recipe:
         ):
             if name not in valid:
                 raise unknown(kind, name, valid)
-        if self.frozen and self.strong == "cta":
+        if self.frozen and self.strong.startswith("cta"):
             raise InputError(
                 "views that are made beforehand, for frozen blocks, cannot follow CTAugment: choose randaugment or cutout"
             )
@@ -186,7 +189,8 @@ FAST_TASKS: dict[str, Mapping[str, Any]] = {
     "ssda": {"repeat": False, "late": LATE},
 }
 BUDGETS = ("paper", "fast")
-PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION}  # the paper's protocol with starting weights
+# The paper's protocol with starting weights, which have learned before.
+PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION, "contrastive": 0}
 
 
 def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides: Any) -> Recipe:

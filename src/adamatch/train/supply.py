@@ -36,13 +36,14 @@ class Supply:
             taken += zip(probes, labelled_counts(recipe, probes), strict=True)
         self.labelled, self.probes = len(pools), len(probes)
         self.stands_in = recipe.late > 0 and len(pools) > 1  # the first labelled pool for the others, until they count
-        if self.stands_in:
-            taken.append((drawn[0], sum(labelled_counts(recipe, pools)[1:])))
         device, place = execution.machine.images, execution.place
         self.feeds = [
             Feed(pool, batch=count, classes=self.classes, seed=run.seed * 10 + number, device=device, place=place)
             for number, (pool, count) in enumerate(taken)
         ]
+        if self.stands_in:
+            count = sum(labelled_counts(recipe, pools)[1:])
+            self.feeds.append(self.feeds[0].another(batch=count, seed=run.seed * 10 + len(self.feeds)))
 
     def next(self, done: int) -> Inputs:
         recipe, progress = self.run.recipe, done / self.run.recipe.steps
@@ -53,7 +54,7 @@ class Supply:
         x_sl, y_sl = _joined(batches[:1] + stand_in if early else batches[: self.labelled])
         x_tu, y_tu_first = batches[self.labelled] if rest > self.labelled else (x_sl[:0], None)
         x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
-        if early:  # those that stand in fill the batch and cost nothing: the loss is what it would be without target labels
+        if early:  # those that stand in fill the batch and have no label: the loss is what it would be without target labels
             y_sl = y_sl.clone()
             y_sl[len(batches[0][0]) :] = 0
         n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))
