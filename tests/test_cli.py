@@ -182,7 +182,7 @@ def test_one_class_no_classes_strange_classes(data: Path, tmp_path: Path, call: 
     assert not out.exists()
     for done in (fit(call, data / "source", target, out, "--test", strange), call("evaluate", data / "run", strange)):
         assert done.code == 0
-        assert "3 of 6 images are of classes that were not learnt (purple): left out" in done.err
+        assert "3 of 6 images are of classes that were not learnt ('purple'): left out" in done.err
 
 
 def damage(path: Path, kind: str) -> None:
@@ -471,3 +471,68 @@ def test_odd_names_are_shown_and_written_harmlessly(
     refused(call("predict", "model", "bad\n.png"), r"bad\n.png", "is not an image")
     refused(call("predict", "\x1b[2J[/bold]", odd), r"\x1b[2J[/bold] holds no model")
     assert "apostrophe" in call("predict", "--help").out
+
+
+def test_predictions_on_stdout_are_a_csv_and_nothing_else(
+    data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["adamatch", "predict", str(data / "run"), str(data / "few"), "--csv", "-"])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    said = capfd.readouterr()
+    assert [len(row) for row in csv.reader(said.out.splitlines())] == [6] * 4
+    assert "3 predictions in stdout" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_predictions_are_not_written_over_what_is_read_or_twice(data: Path, tmp_path: Path, call: Call) -> None:
+    listed, text = tmp_path / "list.csv", f"path\n{data / 'few/red/0.png'}\n"
+    listed.write_text(text)
+    refused(call("predict", data / "run", listed, "--csv", listed), listed, "choose another file")
+    assert listed.read_text() == text
+    out = tmp_path / "out.csv"
+    refused(call("predict", data / "run", listed, "--csv", out, "--parquet", out), out, "give each a file of its own")
+    assert list(tmp_path.iterdir()) == [listed]
+
+
+def test_predictions_that_fail_leave_nothing(data: Path, tmp_path: Path, call: Call) -> None:
+    bad = images(tmp_path / "bad", ("red",))
+    (bad / "red/9.png").write_bytes(b"no image")
+    refused(call("predict", data / "run", bad, "--csv", tmp_path / "out.csv"), "9.png")
+    assert list(tmp_path.iterdir()) == [bad]
+
+
+def test_export_goes_by_the_ending(data: Path, tmp_path: Path, call: Call) -> None:
+    done = call("export", data / "run", "--out", tmp_path / "a.pt2")
+    assert done.code == 0, done.err
+    assert (tmp_path / "a.pt2").read_bytes()[:2] == b"PK"
+    outcome = call("export", data / "run", "--out", tmp_path / "b.pt2", "--to", "onnx")
+    refused(outcome, tmp_path / "b.pt2", "--to is onnx: let it end in .onnx, or leave --to out")
+    refused(call("export", data / "run", "--out", tmp_path), tmp_path, "is a folder")
+    refused(call("export", data / "run", "--out", tmp_path / "b"), tmp_path / "b", ".onnx or .pt2, or give --to")
+    refused(call("export", data / "run", "--to", "onx"), "did you mean 'onnx'?")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pt2"]
+
+
+INTERRUPTED = """
+import os, signal, sys
+sys.argv = ["adamatch", "predict", "run", "few", "--csv", sys.argv[1]]
+from adamatch import Model, cli, starting
+assert signal.getsignal(signal.SIGINT) is starting._end
+def stream(self, images, **how):
+    assert os.path.exists(sys.argv[-1] + ".part")
+    import stopped_here
+Model.stream = stream
+cli.main()
+"""
+
+
+def test_ctrl_c_in_an_import_leaves_no_part_of_predictions(data: Path, tmp_path: Path) -> None:
+    """Libraries import more of themselves at the first image, and pyarrow pandas at the first row."""
+    (tmp_path / "stopped_here.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    paths = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(adamatch.__file__).parents[1]}"}
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "out.csv")]
+    done = subprocess.run(command, cwd=data, env=paths, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")
+    assert not list(tmp_path.glob("out*"))

@@ -1,6 +1,8 @@
 """Exported files: they say what `predict` says, to a program without torch as well."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +139,50 @@ def test_what_cannot_be_exported_is_one_line(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("adamatch.export.NEEDED", ("onnx", "onnxscript_that_is_not_there"))
     with pytest.raises(InputError, match=r"needs onnxscript_that_is_not_there: pip install 'adamatch\[export\]'"):
         model.export(tmp_path / "model.onnx")
+
+
+def test_the_ending_says_the_format_and_nothing_else_may_be_asked_for(tmp_path: Path) -> None:
+    for name, to, found in (
+        ("a.PT2", None, "torch"),
+        ("a.onnx", None, "onnx"),
+        ("a.pt2", "torch", "torch"),
+        ("a", "onnx", "onnx"),
+    ):
+        assert export.format_of(Path(name), to) == found
+    model = model_of("wrn-small", 8)
+    with pytest.raises(InputError, match=r"a\.pt2 ends in \.pt2, but to is onnx: let it end in \.onnx, or leave to out"):
+        model.export(tmp_path / "a.pt2", to="onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_a_folder_and_a_link(tmp_path: Path) -> None:
+    model = model_of("wrn-small", 8)
+    os.mkfifo(tmp_path / "pipe.pt2")
+    with pytest.raises(InputError, match=r"pipe\.pt2 is not a regular file .*: choose another name"):
+        model.export(tmp_path / "pipe.pt2")
+    assert (tmp_path / "pipe.pt2").is_fifo()
+    with pytest.raises(InputError, match="is a folder: give the name of a file in it"):
+        model.export(tmp_path)
+    (tmp_path / "link.pt2").symlink_to("end.pt2")
+    model.export(tmp_path / "link.pt2")
+    assert (tmp_path / "link.pt2").is_symlink()
+    assert torch.export.load(tmp_path / "end.pt2")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt2"])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Neither a name of ours in the error, nor the end of the process, which torch writing to a full disk is."""
+
+    def full(path: Path, content: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError) as told:
+        model_of("wrn-small", 8).export(tmp_path / name)
+    words = f"cannot be written ({os.strerror(errno.ENOSPC)}): make room, or choose another place"
+    assert str(told.value) == f"{tmp_path / name} {words}"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("shape", ["squeeze", "crop"])

@@ -12,6 +12,7 @@ from damage import DEEP
 from safetensors import SafetensorError
 
 from adamatch import files
+from adamatch.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -143,3 +144,54 @@ def test_a_seal_is_of_what_will_be_read() -> None:
         files.unsealed(read | {"own_sha256": None})
     with pytest.raises(ValueError, match="not an object"):
         files.unsealed([])
+
+
+def test_a_file_that_is_asked_for_has_a_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("file", "new"):
+        assert files.place(tmp_path / name) == tmp_path / name
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "to nothing yet").symlink_to("new")
+    assert files.place(tmp_path / "link") == tmp_path.resolve() / "file"
+    assert files.place(tmp_path / "to nothing yet") == tmp_path.resolve() / "new"
+
+
+def test_what_no_file_may_replace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "lost").symlink_to("nowhere/x")
+    for name, words in (
+        ("", "is a folder: give the name of a file in it"),
+        ("pipe", "is not a regular file (a pipe or a device?): choose another name"),
+        ("link", "is not a regular file (a pipe or a device?): choose another name"),
+        ("nowhere/x", "nowhere does not exist: make it, or choose another place for x"),
+        ("lost", "nowhere does not exist: make it, or choose another place for x"),
+        ("file/x", "file is not a folder: choose another place for x"),
+    ):
+        with pytest.raises(InputError) as refused:
+            files.place(tmp_path / name)
+        assert str(refused.value).startswith(str(tmp_path))
+        assert str(refused.value).endswith(words), name
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EROFS, "x", "a.part"), f"({os.strerror(errno.EROFS)}): choose another place"),
+        (OSError(errno.ENOSPC, "cannot write to a.part"), f"({os.strerror(errno.ENOSPC)}): make room, or choose another place"),
+        (OSError("only words"), "(only words): choose another place"),
+    ],
+)
+def test_an_error_of_the_disk_names_the_file_and_the_remedy(error: OSError, words: str) -> None:
+    with pytest.raises(InputError) as told, files.writing(Path("a")):
+        raise error
+    assert str(told.value) == f"a cannot be written {words}"
+
+
+def test_no_two_columns_have_one_name() -> None:
+    first = ["path", "class", "probability"]
+    assert files.columns(["a", "b"]) == [*first, "a", "b"]
+    assert files.columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
+    for classes in (["path (class)", "path"], ["path", "path (class)"]):
+        assert len(set(files.columns(classes))) == 5

@@ -4,18 +4,19 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from colours import CLASSES, arrays, network
+from colours import CLASSES, TINY, arrays, network
 from damage import STRANGE, VALUES, changed, flip
 from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from adamatch import Model, load, nets
+from adamatch import Model, fit, load, locks, nets
 from adamatch.errors import InputError
 from adamatch.model import csv_rows, left_out
 from adamatch.train import speed
@@ -129,6 +130,21 @@ def test_a_run_that_is_not_finished_has_no_model(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(InputError, match="not finished"):
         load(tmp_path)
+
+
+def test_a_run_that_goes_on_is_waited_for_and_the_one_before_it_is_named(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"source": arrays(30), "target": arrays(12)[0], "out": tmp_path / "run", "twin": False, **TINY}
+    fit(**given)
+    (tmp_path / "run" / "earlier").mkdir()
+    for file in ("model.json", "result.json"):
+        (tmp_path / "run" / file).rename(tmp_path / "run" / "earlier" / file)
+    with pytest.raises(InputError, match=r"not finished: run the same command again, or take .*earlier, the run before it"):
+        load(tmp_path / "run")
+    lock = locks.take(tmp_path / "run" / ".lock")
+    assert lock is not None
+    with pytest.raises(InputError, match="not finished: wait for it"):
+        load(tmp_path / "run")
+    lock.release()
 
 
 def test_rows_for_a_csv_file(model: Model) -> None:

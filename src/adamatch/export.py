@@ -7,10 +7,11 @@ function of a few lines for it that needs NumPy and Pillow alone and gives the s
 """
 
 import copy
+import hashlib
 import importlib.util
+import io
 import json
-import tempfile
-import uuid
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save
 from torch import Tensor, nn
 
 import adamatch
@@ -26,10 +28,10 @@ from adamatch.data.decode import SIXTEEN_BITS
 from adamatch.data.store import Pixels
 from adamatch.errors import InputError, unknown
 from adamatch.evaluate import predict
-from adamatch.files import checksum
+from adamatch.files import place, write_whole, writing
+from adamatch.given import argument
 from adamatch.nets import graph
 from adamatch.train import speed
-from adamatch.train.checkpoint import write_tensors
 
 if TYPE_CHECKING:
     from adamatch.model import Model
@@ -47,35 +49,44 @@ def export(model: "Model", file: str | Path, to: str | None = None) -> float:
     to: "onnx" or "torch" (a program of torch.export); None: as the file's ending says, .onnx or .pt2.
     """
     file = Path(file)
-    to = to or {suffix: name for name, suffix in SUFFIXES.items()}.get(file.suffix.lower())
-    if to is None:
-        raise InputError(f"{file.name} does not say of which format it is: let it end in .onnx or .pt2")
-    if to not in SUFFIXES:
-        raise unknown("format", to, SUFFIXES)
-    if not file.parent.is_dir():
-        raise InputError(f"{file.parent} does not exist: make it, or choose another place for the file")
+    end = place(file)
+    to = format_of(file, to)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None] if to == "onnx" else []
     if missing:
         raise InputError(f"an ONNX file needs {', '.join(missing)}: {INSTALL}")
-    program = _program(model)
-    part = file.with_name(f".{file.name}.{uuid.uuid4().hex}.part{SUFFIXES[to]}")
-    try:
-        (_write_onnx if to == "onnx" else _write_torch)(program, facts(model), part)
+    made = (_onnx if to == "onnx" else _torch)(_program(model), facts(model))
+    difference = math.inf
+
+    def write(part: Path) -> None:
+        nonlocal difference
+        part.write_bytes(made)
         difference = _difference(model, (_run_onnx if to == "onnx" else _run_torch)(part))
         if not difference <= CLOSE:
             raise InputError(f"{file} would differ from predict by {difference:.2g} in probability: it was not written")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
+
+    with writing(file):
+        write_whole(end, write)
     return difference
+
+
+def format_of(file: Path, to: str | None) -> str:
+    """The format that is asked for, else the one that the file's ending says. An ending that is known has to agree."""
+    if to is not None and to not in SUFFIXES:
+        raise unknown("format", to, SUFFIXES)
+    said = {suffix: name for name, suffix in SUFFIXES.items()}.get(file.suffix.lower())
+    if to is not None and said not in (to, None):
+        remedy = f"let it end in {SUFFIXES[to]}, or leave {argument('to')} out"
+        raise InputError(f"{file} ends in {file.suffix}, but {argument('to')} is {to}: {remedy}")
+    found = to or said
+    if found is None:
+        raise InputError(f"{file} does not say of which format it is: let it end in .onnx or .pt2, or give {argument('to')}")
+    return found
 
 
 def facts(model: "Model") -> dict[str, str]:
     """What is written into the file: all that somebody needs to use it without its run."""
-    with tempfile.TemporaryDirectory() as folder:
-        weights = Path(folder, "model.safetensors")
-        write_tensors(weights, model.net.state_dict())
-        digest = checksum(weights)
+    layout = torch.contiguous_format  # all in memory: a disk may be full
+    weights = {name: each.detach().to("cpu", copy=True, memory_format=layout) for name, each in model.net.state_dict().items()}
     return {
         "adamatch": adamatch.__version__,
         "network": model.network or type(model.net).__name__,
@@ -85,7 +96,7 @@ def facts(model: "Model") -> dict[str, str]:
         "white": str(model.white or SIXTEEN_BITS),  # of 16-bit images that do not say how many bits they use
         "input": f"uint8 RGB [n, {model.size}, {model.size}, 3]",
         "output": f"probabilities [n, {len(model.classes)}]",
-        "sha256": digest,  # of model.safetensors
+        "sha256": hashlib.sha256(save(weights)).hexdigest(),  # of model.safetensors
     }
 
 
@@ -115,7 +126,7 @@ def _program(model: "Model") -> torch.export.ExportedProgram:
     return program
 
 
-def _write_onnx(program: torch.export.ExportedProgram, told: dict[str, str], file: Path) -> None:
+def _onnx(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
     import onnx
 
     with graph.quietly():
@@ -129,7 +140,8 @@ def _write_onnx(program: torch.export.ExportedProgram, told: dict[str, str], fil
         each.ClearField("metadata_props")  # the exporter's notes
     onnx.helper.set_model_props(proto, told)
     onnx.checker.check_model(proto, full_check=True)
-    onnx.save(proto, str(file))
+    content: bytes = proto.SerializeToString()
+    return content
 
 
 def _run_onnx(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
@@ -144,9 +156,11 @@ def _run_onnx(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
     return run
 
 
-def _write_torch(program: torch.export.ExportedProgram, told: dict[str, str], file: Path) -> None:
+def _torch(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
+    content = io.BytesIO()  # on a disk that is full, torch ends the process
     with graph.quietly():
-        torch.export.save(program, file, extra_files={"adamatch.json": json.dumps(told, indent=1)})
+        torch.export.save(program, content, extra_files={"adamatch.json": json.dumps(told, indent=1)})
+    return content.getvalue()
 
 
 def _run_torch(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:

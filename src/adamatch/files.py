@@ -1,4 +1,6 @@
-"""Files that are whole or not there, also after a power loss; JSON that vouches for itself; errors of a disk that may pass."""
+"""Files that are whole or not there, also after a power loss; JSON that vouches for itself; errors of a disk that may pass.
+
+And, for files that somebody asks for, where they go and how their columns are called."""
 
 import errno
 import hashlib
@@ -8,10 +10,12 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+from adamatch.errors import InputError
 
 T = TypeVar("T")
 SEAL = "own_sha256"  # where a JSON object keeps the checksum of all else in it
@@ -57,6 +61,42 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         sync(path.parent)
 
     patiently(once)
+
+
+def place(file: Path) -> Path:
+    """Where a file that somebody asked for is to be written: where a link leads. A folder, pipe or device is not replaced."""
+    if os.path.isdir(file):
+        raise InputError(f"{file} is a folder: give the name of a file in it")
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise InputError(f"{file} is not a regular file (a pipe or a device?): choose another name")
+    end = Path(os.path.realpath(file)) if os.path.islink(file) else file
+    if not os.path.isdir(end.parent):
+        remedy = f"choose another place for {end.name}"
+        if os.path.exists(end.parent):
+            raise InputError(f"{end.parent} is not a folder: {remedy}")
+        raise InputError(f"{end.parent} does not exist: make it, or {remedy}")
+    return end
+
+
+@contextmanager
+def writing(file: Path | str) -> Iterator[None]:
+    """Errors of the disk name the file that somebody asked for, not what it is called until it is whole, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)  # libraries' own words name the part
+        remedy = f"{'make room, or ' if disk_is_full(error) else ''}choose another place"
+        raise InputError(f"{file} cannot be written ({why}): {remedy}") from None
+
+
+def columns(classes: Iterable[str]) -> list[str]:
+    """path, class, probability, then one for every class; a class whose name is taken gets " (class)" behind it."""
+    names = dict.fromkeys(("path", "class", "probability"))
+    for name in classes:
+        while name in names:
+            name += " (class)"
+        names[name] = None
+    return list(names)
 
 
 def make_folder(path: Path) -> None:

@@ -16,17 +16,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from adamatch import nets
+from adamatch import locks, nets
 from adamatch.data.decode import SIXTEEN_BITS, Shape
 from adamatch.data.folders import read
 from adamatch.data.stream import How, stream
 from adamatch.errors import InputError, shortened
 from adamatch.evaluate import Score, predict, score
-from adamatch.files import checksum, make_folder, read_json, sealed, unsealed, write_atomically
+from adamatch.files import checksum, columns, make_folder, read_json, sealed, unsealed, write_atomically
 from adamatch.judge import summary
 from adamatch.nets import graph
 from adamatch.terminal import no_formula
 from adamatch.train import speed
+from adamatch.train.again import EARLIER
 from adamatch.train.checkpoint import write_tensors
 from adamatch.train.run import LARGEST_SIZE
 from adamatch.train.speed import Machine
@@ -215,7 +216,9 @@ def _facts(folder: Path) -> dict[str, Any]:
         if (folder / "result.json").is_file():
             remedy = "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
         elif (folder / "run.json").is_file():
-            remedy = "its run is not finished: start it again"
+            running = locks.is_locked(folder / ".lock")
+            remedy = "its run is not finished: " + ("wait for it" if running else "run the same command again")
+            remedy += f", or take {folder / EARLIER}, the run before it" if (folder / EARLIER / "model.json").is_file() else ""
         else:
             remedy = "give the folder that `adamatch fit --out` made"
         raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
@@ -288,7 +291,7 @@ def left_out(skipped: Mapping[str, str]) -> list[str]:
 
 def csv_rows(predictions: Predictions) -> list[list[str]]:
     """path, class, probability, then the probability of every class."""
-    rows = [["path", "class", "probability", *map(no_formula, predictions.classes)]]
+    rows = [columns(map(no_formula, predictions.classes))]
     for path, label, row in zip(predictions.paths, predictions.labels, predictions.probabilities, strict=True):
         rows.append([no_formula(path), no_formula(label), f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
     return rows

@@ -1,5 +1,6 @@
 """The page: all that it should show, whatever is missing, and names as text alone."""
 
+import errno
 import html
 import json
 import os
@@ -21,7 +22,7 @@ import adamatch
 from adamatch import Model
 from adamatch.errors import InputError
 from adamatch.judge import outputs
-from adamatch.report import features, page
+from adamatch.report import features, page, show
 from adamatch.report import notes as noted
 from adamatch.report.notes import Notes
 from adamatch.report.pool import Pool
@@ -246,6 +247,61 @@ def test_another_file_of_that_name_is_left_alone(copy: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match="is no page of adamatch"):
         page.write(copy, to=mine)
     assert mine.read_text() == "<p>mine"
+
+
+def test_a_page_replaces_no_pipe_and_no_folder(copy: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (
+        ("pipe", "pipe is not a regular file .*: choose another name"),  # which would be waited for
+        ("", "is a folder: give the name of a file in it"),
+        ("nowhere/a.html", "nowhere does not exist: make it, or choose another place for a.html"),
+    ):
+        with pytest.raises(InputError, match=words):
+            page.write(copy, to=tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_page_at_the_end_of_a_link(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to("end.html")
+    assert page.write(copy, to=tmp_path / "link.html") == tmp_path / "link.html"
+    assert (tmp_path / "link.html").is_symlink()
+    assert Page(tmp_path / "end.html").ids
+
+
+def test_a_disk_that_takes_no_page(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(part: str, path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(part))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(InputError) as told:
+        page.write(copy, to=tmp_path / "a.html")
+    assert str(told.value) == f"{tmp_path / 'a.html'} cannot be written ({os.strerror(errno.EROFS)}): choose another place"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_run_whose_page_cannot_be_written_says_where_the_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words that can be copied into a shell."""
+    replace = os.replace
+
+    def refuse(part: Path, path: Path) -> None:
+        if Path(path).name == page.NAME:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(part))
+        replace(part, path)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    out = tmp_path / "my run"
+    with pytest.raises(InputError) as told:
+        adamatch.fit(source=arrays(60), target=arrays(30, seed=1)[0], network=network(norm=True), out=out, **TINY)
+    assert str(told.value) == (
+        f"the model is in {out}, but its page cannot be written (the disk is full): see to it, then `adamatch report '{out}'`"
+    )
+
+
+def test_what_to_do_next_can_be_copied_into_a_shell(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show.ending(adamatch.load(run, device="cpu"), Path("my runs/it's"))
+    line = re.search("adamatch predict .*", capsys.readouterr().out)
+    assert line
+    assert shlex.split(line[0]) == ["adamatch", "predict", "my runs/it's", "IMAGES"]
 
 
 @pytest.mark.parametrize(("classes", "limit", "pictures"), [(3, 200_000, 6), (150, 2_000_000, 100), (150, 150_000, 0)])

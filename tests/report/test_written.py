@@ -1,6 +1,7 @@
-"""Predictions into files: as they come, whole or called .part, in bounded memory."""
+"""Predictions into files: as they come, whole or not there, over nothing else, in bounded memory."""
 
 import csv
+import errno
 import json
 import os
 import subprocess
@@ -89,6 +90,14 @@ def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, m
 
 
 def test_a_class_called_path(tmp_path: Path) -> None:
+    found = Predictions(("x",), np.array([[0.25, 0.75]], np.float32), ("path", "b"))
+    with written.csv_file(tmp_path / "a.csv", ("path", "b")) as write:
+        write(found)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"path": "x", "class": "b", "probability": "0.7500", "path (class)": "0.2500", "b": "0.7500"}
+        ]
+    assert found.to_csv(tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
     parquet = pytest.importorskip("pyarrow.parquet")
     with written.parquet_file(tmp_path / "a", ("path", "b")) as write:
         write(Predictions(("x\udcff",), np.array([[0.25, 0.75]], np.float32), ("path", "b")))
@@ -97,11 +106,111 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_not_finished_has_another_name(model: Model, folder: Path, tmp_path: Path) -> None:
-    (folder / "9.png").write_bytes(b"no image")
-    with pytest.raises(InputError, match=r"9\.png"), written.csv_file(tmp_path / "out.csv", CLASSES) as write:
+@pytest.mark.parametrize("end", [InputError, KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: Path, kind: str, end: type) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "out").write_text("from before")
+    start = written.csv_file if kind == "csv" else written.parquet_file
+
+    def until_then(write: written.Write) -> None:
         write(model.predict(folder))
-    assert [path.name for path in tmp_path.glob("out*")] == ["out.csv.part"]
+        assert (tmp_path / "out.part").exists()
+        raise end("while reading")
+
+    with pytest.raises(end, match=r"^while reading$"), start(tmp_path / "out", CLASSES) as write:
+        until_then(write)
+    assert [path.name for path in tmp_path.glob("out*")] == ["out"]
+    assert (tmp_path / "out").read_text() == "from before"
+
+
+def test_a_pipe_is_written_into(model: Model, folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with written.csv_file(tmp_path / "pipe", CLASSES) as write:
+        write(model.predict(folder))
+    assert os.read(reading, 10_000).count(b"\n") == 11
+    os.close(reading)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_leads_to_the_file_that_is_written(model: Model, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/end.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("other/end.csv")
+    with written.csv_file(tmp_path / "link.csv", CLASSES) as write:
+        write(model.predict(folder))
+    assert (tmp_path / "link.csv").is_symlink()
+    assert len((tmp_path / "other/end.csv").read_text().splitlines()) == 11
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["end.csv"]
+
+
+def test_stdout_is_written_and_stays_open(
+    model: Model, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = model.predict(folder)
+    with written.csv_file(Path("-"), CLASSES) as write:
+        write(found)
+    print("after", flush=True)
+    *rows, last = capfd.readouterr().out.splitlines()
+    assert [row[0] for row in csv.reader(rows)] == ["path", *found.paths]
+    assert last == "after"
+    assert written.is_stdout(Path("/dev/stdout"))
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match="use --csv -"), written.parquet_file(Path("-"), CLASSES):
+        pass
+
+
+def test_a_pipe_that_nobody_reads_is_named(model: Model, folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+
+    def no_reader(write: written.Write) -> None:
+        os.close(reading)
+        write(model.predict(folder))
+
+    with pytest.raises(InputError) as told, written.csv_file(tmp_path / "pipe", CLASSES) as write:
+        no_reader(write)
+    assert str(told.value) == f"{tmp_path / 'pipe'} cannot be written (Broken pipe): choose another place"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_part_that_cannot_be_opened_is_not_what_is_named(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "out.part").mkdir()
+    start = written.csv_file if kind == "csv" else written.parquet_file
+    with pytest.raises(InputError) as told, start(tmp_path / "out", CLASSES):
+        pass
+    assert str(told.value) == f"{tmp_path / 'out'} cannot be written (Is a directory): choose another place"
+
+
+def test_a_disk_that_is_full_for_a_parquet_file(
+    model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
+    found, words = model.predict(folder), "cannot be written (No space left on device): make room, or choose another place"
+    with pytest.raises(InputError) as told, written.parquet_file(tmp_path / "out", CLASSES) as write:
+        write(found)
+    assert str(told.value) == f"{tmp_path / 'out'} {words}"
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_nothing_is_written_twice_or_over_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("path\n")
+    (tmp_path / "link").symlink_to("list.csv")
+    out, listed, link = tmp_path / "out", tmp_path / "list.csv", tmp_path / "link"
+    written.refuse_the_same([out, tmp_path / "other"], [listed, tmp_path])
+    for same in (out, tmp_path / "../" / tmp_path.name / "out"):
+        with pytest.raises(InputError, match="written twice, by --csv and by --parquet: give each a file of its own"):
+            written.refuse_the_same([out, same], [])
+    for file, given in ((listed, listed), (link, listed), (listed, link)):
+        with pytest.raises(InputError, match=f"{file.name} is among the images and lists that are read: choose another file"):
+            written.refuse_the_same([out, file], [tmp_path, given])
 
 
 def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

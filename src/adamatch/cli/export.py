@@ -10,7 +10,9 @@ from adamatch.terminal import say
 
 def export(
     run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
-    to: Annotated[str, typer.Option(help="onnx, or torch (a program of torch.export)")] = "onnx",
+    to: Annotated[
+        str | None, typer.Option(help="onnx, or torch (a program of torch.export). Default: as --out ends; without it, onnx")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: model.onnx or model.pt2 in the run)")] = None,
 ) -> None:
     """One file for use elsewhere: uint8 images in, probabilities out.
@@ -21,15 +23,16 @@ def export(
 
       adamatch export runs/art --to onnx
 
-      adamatch export runs/art --to torch --out art.pt2
+      adamatch export runs/art --out art.pt2
     """
-    from adamatch.errors import unknown
-    from adamatch.export import SUFFIXES
+    from adamatch.export import SUFFIXES, format_of
+    from adamatch.files import place
     from adamatch.model import load
 
-    if to not in SUFFIXES:
-        raise unknown("format", to, SUFFIXES)
-    file = out or run / f"model{SUFFIXES[to]}"
+    file = out or run / f"model{SUFFIXES.get(to or 'onnx', '')}"
+    if out is not None:  # before the model is read, which takes a while
+        place(out)
+    to = format_of(file, to)
     model = load(run, device="cpu")
     difference = model.export(file, to=to)
     say(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")

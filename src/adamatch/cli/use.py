@@ -1,5 +1,6 @@
 """`adamatch predict` and `adamatch evaluate`: what a trained model says of images."""
 
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +11,8 @@ from adamatch.cli.options import Device, SkipBad
 from adamatch.terminal import say
 
 CSV_HELP = (
-    "Write path, class and probabilities here. A name that begins with = + - @, a tab or the end of a line gets an apostrophe "
-    "before it, so that no spreadsheet takes it for a formula"
+    "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a line "
+    "gets an apostrophe before it, so that no spreadsheet takes it for a formula"
 )
 
 
@@ -41,8 +42,12 @@ def predict(
         _warn([*found.notes, *model.left_out(found.skipped)])
         show.predictions(found)
         return
+    written.refuse_the_same([file for file, _ in files], paths)
     with ExitStack() as open_files:
         trained = model.load(run, device=device)
+        if callable(signal.getsignal(signal.SIGINT)):  # not where it is ignored
+            # Until now Ctrl-C inside an import ended the process at once (`starting`): what is half written would stay.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
         count, parts = trained.stream(paths, skip_bad=skip_bad)
         done, skipped = 0, dict[str, str]()
@@ -54,7 +59,8 @@ def predict(
                 done, skipped = done + len(part), skipped | dict(part.skipped)
                 advance(len(part) + len(part.skipped))
     _warn(model.left_out(skipped))
-    say(f"{done} predictions in {' and '.join(str(file) for file, _ in files)}")
+    names = " and ".join(written.name_of(file) for file, _ in files)
+    say(f"{done} predictions in {names}", stderr=any(written.is_stdout(file) for file, _ in files))
 
 
 def evaluate(

@@ -1,5 +1,7 @@
 """The page of a run: report.html, one file that opens anywhere and fetches nothing."""
 
+import os
+import shlex
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +16,7 @@ from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError
 from adamatch.experiment import problem_of
-from adamatch.files import disk_reason, write_whole
+from adamatch.files import disk_reason, place, write_whole, writing
 from adamatch.model import Model
 from adamatch.report import notes as noted
 from adamatch.report import record as recorded
@@ -63,8 +65,8 @@ def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
     try:
         noted.save(notes, model.folder)
         return write(model.folder, notes=notes)
-    except OSError as error:
-        remedy = f"see to it, then `adamatch report {model.folder}`"
+    except (OSError, InputError) as error:
+        remedy = f"see to it, then `adamatch report {shlex.quote(str(model.folder))}`"
         raise InputError(
             f"the model is in {model.folder}, but its page cannot be written ({disk_reason(error)}): {remedy}"
         ) from None
@@ -108,9 +110,11 @@ def named(record: Record, notes: Notes) -> Record:
 
 def save(path: Path, text: str) -> Path:
     """Nothing but a page of this package is replaced."""
-    if path.exists() and b'name="generator" content="adamatch' not in path.read_bytes()[:2000]:
-        raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
-    write_whole(path, lambda part: part.write_bytes(text.encode()))
+    end = place(path)
+    with writing(path):
+        if os.path.exists(end) and b'name="generator" content="adamatch' not in end.read_bytes()[:2000]:
+            raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
+        write_whole(end, lambda part: part.write_bytes(text.encode()))
     return path
 
 

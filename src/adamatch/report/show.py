@@ -1,5 +1,6 @@
 """Results in the terminal: what a run reached, predictions, and accuracy class by class."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +32,11 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
 def ending(model: Model, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
-    estimated = found is not None and any(end is not None for end in found["range"].values())
+    estimated = found is not None
     known = measured.lines(model.history["estimate"], task=task, classes=len(model.classes), estimated=estimated)
     for line in (*known, *(summary.lines(found) if found else ())):
         say(line)
-    say(f"the model is in {folder}: adamatch predict {folder} IMAGES")
+    say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")
     page(folder / "report.html")
 
 
