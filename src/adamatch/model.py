@@ -68,10 +68,8 @@ class Predictions:
             import pandas as pd
         except ImportError:
             raise InputError("pandas is not installed: pip install pandas, or use to_csv") from None
-        columns = {"path": self.paths, "class": self.labels, "probability": self.probabilities.max(1) if len(self) else []}
-        for name, values in zip(self.classes, self.probabilities.T, strict=True):
-            columns[f"{name} (class)" if name in columns else name] = values
-        return pd.DataFrame(columns)
+        values = [self.paths, self.labels, self.probabilities.max(1) if len(self) else [], *self.probabilities.T]
+        return pd.DataFrame(dict(zip(columns(self.classes), values, strict=True)))
 
 
 @dataclass(frozen=True, repr=False)

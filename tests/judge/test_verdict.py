@@ -142,7 +142,7 @@ def test_predictions_as_tables(tmp_path: object) -> None:
     predictions = Predictions(("x.png", "y.png"), np.array([[0.75, 0.25], [0.5, 0.5]], np.float32), ("path", "b"))
     path = predictions.to_csv(f"{tmp_path}/out.csv")
     assert path.read_text().splitlines() == [
-        "path,class,probability,path,b",
+        "path,class,probability,path (class),b",
         "x.png,path,0.7500,0.7500,0.2500",
         "y.png,path,0.5000,0.5000,0.5000",
     ]
