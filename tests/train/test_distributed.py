@@ -164,6 +164,16 @@ def test_ranks_stay_the_same_where_statistics_are_their_own(tmp_path: Path) -> N
     assert several.on_ranks(2, statistics_of_their_own, tmp_path) == [0, 0]
 
 
+def by_their_own_clocks(folder: Path) -> None:
+    with distributed.joined(several.CPU):
+        seconds = 1000.0 * ranks.rank()  # until a checkpoint is due
+        tiny.solve(several.a_run(), folder / "run", net=several.Precise(), seconds_per_checkpoint=seconds)
+
+
+def test_ranks_whose_clocks_differ_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    assert several.on_ranks(2, by_their_own_clocks, tmp_path, seconds=60) == [0, 0]
+
+
 def test_statistics_per_rank_are_of_no_matter_alone(tmp_path: Path, alone: Path) -> None:
     run = replace(CASES["adamatch uda"], recipe=replace(CASES["adamatch uda"].recipe, statistics="rank"))
     assert run.id != CASES["adamatch uda"].id

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Self
 
 import torch
@@ -29,6 +29,7 @@ from adamatch.train.step import Step
 from adamatch.train.supply import Supply
 
 MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
+NO_METRICS: Mapping[str, Tensor] = MappingProxyType({})
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
 Evaluate = Callable[[nn.Module, int], dict[str, float]]  # the averaged network, and after how many steps
@@ -100,7 +101,7 @@ def train(
                 progress.report(row, warnings_of(row, problem.classes) if 4 * (done - 1) > recipe.last_step else [])
                 began = time.monotonic()
                 history.wall = before + began - entered
-                if last or began - saved > execution.seconds_per_checkpoint:
+                if last or began - saved > execution.seconds_per_checkpoint:  # by each rank's own clock
                     _save(folder, done, step, supply, history)
                     began = saved = time.monotonic()
             elif due:
@@ -110,7 +111,7 @@ def train(
                     _measured(step, done, start, folder)  # a spoilt network is not saved
                     history.seconds += time.monotonic() - began
                     history.wall = before + time.monotonic() - entered
-                    _save(folder, done, step, supply, history)
+                    _save(folder, done, step, supply, history, step.meter.state())
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
         history.wall = before + time.monotonic() - entered
     return step.average.net, history
@@ -154,12 +155,14 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
     return history, start
 
 
-def _save(folder: RunFolder, done: int, step: Step, supply: Supply, history: History) -> None:
-    metrics = step.meter.state()
+def _save(
+    folder: RunFolder, done: int, step: Step, supply: Supply, history: History, metrics: Mapping[str, Tensor] = NO_METRICS
+) -> None:
+    """`metrics` are those since the last evaluation, of all ranks."""
     if ranks.rank() > 0:
         return  # all ranks have the same state
     folder.check()
-    tensors = step.state() | metrics | {"generator": supply.generator.get_state()}
+    tensors = {**step.state(), **metrics, "generator": supply.generator.get_state()}
     tensors |= {name: get() for name, get, _ in _randoms(step.machine.device)}
     try:
         checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
