@@ -9,6 +9,7 @@ from sets import formats
 from adamatch.data.store import Writer
 from adamatch.errors import InputError
 from adamatch.sets import catalog
+from adamatch.sets.prepared import open_store
 from adamatch.sets.readers import READERS
 
 DOMAINS = [(name, domain) for name, data_set in catalog.SETS.items() for domain in data_set.domains]
@@ -63,11 +64,11 @@ def test_every_set_has_a_reader() -> None:
 def test_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pacs" / "photo" / "test-64"
     with pytest.raises(InputError, match=r"adamatch data prepare pacs --domain photo --size 64 --from DIR"):
-        catalog.open_store("pacs", "photo", "test", 64, tmp_path)
+        open_store("pacs", "photo", "test", 64, tmp_path)
     with Writer(path, count=2, size=64, classes=("a",), labelled=False) as writer:
         writer.images[:] = formats.random_images(2, 64, 64, 3)
         writer.done[:] = 1
     monkeypatch.setenv("ADAMATCH_DATA", str(tmp_path))
-    assert len(catalog.open_store("pacs", "photo", "test", 64)) == 2
+    assert len(open_store("pacs", "photo", "test", 64)) == 2
     with pytest.raises(InputError, match="no domain of pacs"):
-        catalog.open_store("pacs", "photos", "test", 64)
+        open_store("pacs", "photos", "test", 64)

@@ -62,9 +62,9 @@ def _read(path: Path) -> "tuple[Run, Evidence]":
         run = Run.from_json((path / "run.json").read_text())
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no run: give folders that fit or train made") from None
-    found = evidence.read(path)
     if not (path / "result.json").is_file():
         raise InputError(f"{path} is not finished: run its command again, or choose among the others")
+    found = evidence.read(path)
     if found is None:
         raise InputError(f"{path} has no outputs/: it is of an older version")
     return run, found.with_twin(evidence.read(path / twin.FOLDER))

@@ -14,7 +14,7 @@ from adamatch.errors import InputError
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Job, work_and_look_again
-from adamatch.sets import catalog
+from adamatch.sets.prepared import default_root
 from adamatch.train.run import Run
 
 MOST = 8  # runs in a batch: compiling is paid once in so many, which is little enough
@@ -47,7 +47,7 @@ class Token(NamedTuple):
 
 def absolute(job: Job) -> Job:
     """The same with paths that mean the same to a worker that was started elsewhere."""
-    folders, data = job.folders, job.data or catalog.default_root()
+    folders, data = job.folders, job.data or default_root()
     keep = folders.keep.absolute() if folders.keep else None
     return replace(job, folders=Folders(folders.out.absolute(), keep), data=data.absolute())
 

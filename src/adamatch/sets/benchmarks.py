@@ -6,7 +6,8 @@ from pathlib import Path
 from adamatch.data.store import Store
 from adamatch.data.tasks import Problem, pose
 from adamatch.errors import InputError, unknown
-from adamatch.sets import catalog, rendered
+from adamatch.sets import rendered
+from adamatch.sets.prepared import open_store
 
 ALL = "all"  # as a source: every domain but the target
 
@@ -66,7 +67,7 @@ def load(name: str, domain: str, split: str, root: Path | None = None) -> Store:
         )
     if domain == "handwritten":
         return rendered.handwritten("train" if split == "train" else "test", benchmark.size)
-    return catalog.open_store(benchmark.set, domain, split, benchmark.size, root)
+    return open_store(benchmark.set, domain, split, benchmark.size, root)
 
 
 def problem(

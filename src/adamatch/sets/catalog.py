@@ -4,13 +4,10 @@ Checksums and sizes are the published ones (the sets' own pages, torchvision, Te
 that none is published. Files without a source can only be had by hand, from the page that is named.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from adamatch.data.store import Store
-from adamatch.errors import InputError, unknown
+from adamatch.errors import unknown
 
 # Images per split: their number, or the number in each class. "train+test": the split is ours, the sum is published.
 Counts = Mapping[str, int | tuple[int, ...]]
@@ -48,28 +45,6 @@ def get(name: str) -> DataSet:
     if name not in SETS:
         raise unknown("data set", name, SETS)
     return SETS[name]
-
-
-def store_path(name: str, domain: str, split: str, size: int, root: Path | None = None) -> Path:
-    return (root or default_root()) / name / domain / f"{split}-{size}"
-
-
-def default_root() -> Path:
-    """Where prepared sets lie: $ADAMATCH_DATA, else ./data."""
-    return Path(os.environ.get("ADAMATCH_DATA", "data"))
-
-
-def open_store(name: str, domain: str, split: str, size: int, root: Path | None = None) -> Store:
-    """A prepared store, or an error that says how to make it."""
-    path = store_path(name, domain, split, size, root)
-    if not path.exists():
-        if domain not in get(name).domains:
-            raise unknown(f"domain of {name}", domain, get(name).domains)
-        raise InputError(
-            f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} --from DIR` "
-            "(or name the folder of prepared sets with --data or $ADAMATCH_DATA)"
-        )
-    return Store.whole(path)
 
 
 def _at(*folders: str, **file: str | int) -> File:

@@ -23,9 +23,9 @@ from rich.text import Text
 from adamatch.data.store import Store
 from adamatch.errors import InputError, shown, unknown
 from adamatch.sets import catalog, digits
-from adamatch.sets.catalog import default_root
 from adamatch.sets.download import fetch
 from adamatch.sets.prepare import store_split
+from adamatch.sets.prepared import default_root, store_path
 from adamatch.sets.readers import Job, plan
 from adamatch.sets.source import Found, Split
 from adamatch.sets.synthetic import mnistm_generated, synthetic_drawn
@@ -212,7 +212,7 @@ def _blended(mnist: Callable[[], Split], photos: Path, split: str, seed: int) ->
 
 def _digits(domain: str, split: str, seed: int, find: Callable[[], Split], data: Path | None) -> Job:
     info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
-    return Job(catalog.store_path("digitfive", domain, split, 32, data), find, 32, info)
+    return Job(store_path("digitfive", domain, split, 32, data), find, 32, info)
 
 
 def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from adamatch.errors import InputError, unknown
 from adamatch.sets import catalog, cifar, digits, domainnet, office31, pacs, stl10
+from adamatch.sets.prepared import store_path
 from adamatch.sets.source import Found, Split, Splits
 
 READERS: Mapping[str, Callable[[Found, str], Splits]] = {
@@ -51,7 +52,7 @@ def plan(
         for split in wanted:
             if split in splits:
                 info = {"set": name, "domain": domain, "split": split}
-                jobs.append(Job(catalog.store_path(name, domain, split, size, root), splits[split], size, info))
+                jobs.append(Job(store_path(name, domain, split, size, root), splits[split], size, info))
         if absent := [split for split in wanted if split not in splits]:
             files = ", ".join(file.name for file in entry.files)
             missing.append(f"{name}/{domain}: no files for {', '.join(absent)} ({files}); they come from {entry.page}")
