@@ -128,7 +128,9 @@ def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:
     verdict = model.history["judge"]
     assert (verdict["twin"], verdict["gain"], verdict["shares"]["twin"]) == (None, None, None)
     assert verdict["range"]["at_least"] is not None
+    assert "there is no twin" in (tmp_path / "run/report.html").read_text()
     again = fit(tmp_path / "run")  # with it, later
+    assert "there is no twin" not in (tmp_path / "run/report.html").read_text()
     assert again.history["judge"]["twin"] is not None
     assert adamatch.load(tmp_path / "run").history["judge"]["twin"] is not None
 

@@ -108,17 +108,17 @@ def solve(
         if run.weights.startswith(again.FROM):
             where = folder.path / again.EARLIER
             say(f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}")
-        generations, taught, spent = _generations(run), problem, 0.0
+        generations, taught, before = _generations(run), problem, None
         for number in range(generations):
-            stage = Stage(folder.stage(f"generation-{number}"), number, spent, folder.path)
+            stage = Stage(folder.stage(f"generation-{number}"), number, before, folder.path)
             if ranks.from_first(stage.folder.result) is None:
                 _train(run, taught, stage, net, execution)
-            spent = (ranks.from_first(stage.folder.result) or {})["seconds"]
+            before = ranks.from_first(stage.folder.result)
             # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
             teacher = _saved(run, problem, stage.folder, copy.deepcopy(net), execution.machine)
             sure = _teach(run, teacher.net, problem, execution.machine)
             taught = add_labelled(problem, sure, run.recipe.uratio, run.seed)
-        return _train(run, taught, Stage(folder, generations, spent, folder.path), net, execution)
+        return _train(run, taught, Stage(folder, generations, before, folder.path), net, execution)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Stage:
 
     folder: RunFolder
     number: int
-    spent: float  # seconds of training that went into the teachers before it
+    before: Mapping[str, Any] | None  # the result of its teacher, whose seconds count
     root: Path  # the run's folder
 
 
@@ -164,7 +164,7 @@ def _generations(run: Run) -> int:
 
 def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, execution: Execution) -> Model:
     """From the first weights to a saved model and its result.json."""
-    machine = execution.machine
+    execution, machine = execution.anew(), execution.machine
     torch.manual_seed(run.seed * 1000 + stage.number)  # fresh weights; everything later has generators of its own
     network = "" if net is not None else run.recipe.network
     # Every stage starts from the weights that were given.
@@ -191,7 +191,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     )
     average = average.net if isinstance(average, Upper) else average
     shares = None if method.shares is None else [round(share, 4) for share in method.shares.tolist()]
-    facts = result(run, problem, history, stage.spent) | {"weights": loaded, "target_shares": shares}
+    facts = result(run, problem, history, stage.before or {}) | {"weights": loaded, "target_shares": shares}
     told = {"accuracy": facts["accuracy"], "run": facts["run"]}
     shape, white = run.recipe.shape, run.recipe.white
     model = Model(average, problem.classes, run.recipe.size, network, machine, told, shape, white=white)
@@ -268,10 +268,10 @@ def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> 
     return Labelled(tuple(parts), np.concatenate(labels))
 
 
-def result(run: Run, problem: Problem, history: History, spent: float) -> dict[str, Any]:
+def result(run: Run, problem: Problem, history: History, before: Mapping[str, Any]) -> dict[str, Any]:
     """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing.
 
-    `spent` seconds of training went into its teachers.
+    `before` is the result of its teacher, if it had one: that time counts.
     """
     targets = [row["target"] for row in history.evaluations if "target" in row]
     return {
@@ -282,11 +282,11 @@ def result(run: Run, problem: Problem, history: History, spent: float) -> dict[s
         "last": targets[-1] if targets else None,
         "best_ORACLE": max(targets, default=None),
         "evaluations": history.evaluations,
-        "median_of": loop.MEDIAN_OF,
+        "median_of": history.median_of,
         "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
         "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)} if problem.chosen else None,
-        "seconds": spent + history.seconds,
-        "wall_seconds": history.wall,
+        "seconds": before.get("seconds", 0.0) + history.seconds,
+        "wall_seconds": before.get("wall_seconds", 0.0) + history.wall,
         "machine": ", then ".join(history.machines),
         "at_a_time": history.at_a_time,
         "ranks": ranks.count(),

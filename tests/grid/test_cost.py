@@ -54,6 +54,19 @@ def test_steps() -> None:
     assert cost.steps(Run(benchmark="digitfive", method="noisystudent", options={"generations": 3})) == 4 * 524_288
 
 
+def test_learning_without_labels_first_counts_by_its_operations() -> None:
+    run = Run(benchmark="digitfive", task="ssl", target="svhn", labels=5, budget="fast")
+    without = replace(run, recipe=replace(run.recipe, contrastive=0))
+    assert run.recipe.contrastive == run.recipe.images == 64 * cost.steps(run)
+    # Ten images for each labelled one in AdaMatch's step, and two views of each before it.
+    assert cost.length(run) == pytest.approx(1.2 * cost.length(without))
+    estimates = [cost.Rates().estimate(each) for each in (run, without)]
+    assert estimates[0].seconds == pytest.approx(1.2 * estimates[1].seconds)
+    assert estimates[0].steps == estimates[1].steps
+    lines = [cost.step_times([each], {each.id: estimate}) for each, estimate in zip((run, without), estimates, strict=True)]
+    assert lines[0] == lines[1]  # a step is as long as it was
+
+
 def test_nothing_measured_is_an_assumption_that_says_so() -> None:
     run = Run(benchmark="digitfive")
     estimate = cost.Rates().estimate(replace(run, recipe=replace(run.recipe, network="my own")))

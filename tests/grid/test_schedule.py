@@ -21,6 +21,7 @@ from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Pace
+from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run, recipe
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,15 @@ def test_seconds_stop_new_runs_but_not_the_first(tmp_path: Path) -> None:
     # Nor would one of another method, which this process has never done.
     grid = [fakes.run(), fakes.run(method="fixmatch+")]
     assert run_grid(grid, tmp_path / "c", seconds=2, train=fakes.train_slowly)["done"] == 1
+
+
+def test_a_resumed_run_tells_how_long_all_of_it_took(tmp_path: Path) -> None:
+    def resumed(run: Run, folder: Path, job: work.Job) -> None:
+        held = RunFolder(folder)
+        with held.claim(run):
+            held.finish(fakes.result(run) | {"wall_seconds": 60.0})  # of which most was in an earlier call
+
+    assert run_grid(runs(0, 1), tmp_path, seconds=30, train=resumed)["done"] == 1
 
 
 def test_what_fits_is_told_from_what_this_process_has_done() -> None:

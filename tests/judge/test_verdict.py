@@ -98,13 +98,21 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
     assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
 
 
+def test_only_what_the_range_is_made_of_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    noting = {name: lambda evidence, name=name: asked.append(name) for name in accuracy.ALL}
+    monkeypatch.setattr(accuracy, "ALL", noting)
+    found()
+    assert sorted(asked) == sorted(accuracy.RANGE)
+
+
 def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = found()
     assert plain["gain"] is not None
     assert plain["range"]["at_best"] is not None
     assert set(mismatch.UNKNOWN) < set(mismatch.UNFIT)
     estimates = accuracy.estimates(BOTH)
-    monkeypatch.setattr(accuracy, "estimates", lambda evidence: estimates)
+    monkeypatch.setattr(accuracy, "estimates", lambda *given: estimates)
     for kind in sorted(mismatch.UNFIT, key=mismatch.UNKNOWN.__contains__):
         monkeypatch.setattr(mismatch, "of_outputs", lambda *given, kind=kind: [mismatch.Warned(kind, "a line", [])])
         told = found()

@@ -44,6 +44,17 @@ def test_weights_and_statistics_follow_the_formula_and_counters_are_copied() -> 
         np.testing.assert_allclose(value.numpy(), expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+def test_tied_weights_are_averaged_once() -> None:
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2, bias=False)
+    second.weight = first.weight
+    net = nn.Sequential(first, second)
+    average = WeightAverage(net, decay=0.9)
+    before = first.weight.detach().clone()
+    disturb(net)
+    average.update(net)
+    torch.testing.assert_close(average.net.state_dict()["1.weight"], 0.9 * before + 0.1 * first.weight.detach())
+
+
 def test_the_default_decay_is_the_papers() -> None:
     net = tiny()
     average = WeightAverage(net)

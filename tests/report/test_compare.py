@@ -56,6 +56,14 @@ def test_other_images_are_not_compared(runs: list[Path], tmp_path: Path) -> None
     assert not found.all("img")
 
 
+def test_the_same_set_with_others_held_out_is_not_compared(runs: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(runs):
+        (path / "outputs/classes.json").write_text(json.dumps({"images": [f"{number + i:012x}" for i in range(4)]}))
+    found = Page(compare.write(runs, to=tmp_path / "both.html"))
+    assert "have not looked at the same target images" in found.text
+    assert not found.all("img")
+
+
 def test_links_lead_to_pages_that_are_there(runs: list[Path], tmp_path: Path) -> None:
     (runs[0] / "report.html").write_text("x")
     found = Page(compare.write(runs, to=tmp_path / "both.html"))

@@ -65,6 +65,21 @@ def test_one_domain_with_few_labels(root: Path) -> None:
     assert same.chosen == problem.chosen
 
 
+@pytest.mark.parametrize(("name", "more"), [("stl10", "unlabelled"), ("svhn", "extra")])
+def test_without_a_source_further_images_are_unlabelled_ones(name: str, more: str, tmp_path: Path) -> None:
+    for value, (split, count) in enumerate({"train": 20, "test": 10, more: 30}.items()):
+        path = tmp_path / name / name / f"{split}-32"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with Writer(path, count=count, size=32, classes=tuple("0123456789"), labelled=split != "unlabelled") as writer:
+            writer.images[:] = value
+            if writer.labels is not None:
+                writer.labels[:] = np.arange(count) % 10
+            writer.done[:] = 1
+    problem = benchmarks.problem(name, task="ssl", source="", target=name, labels=1, root=tmp_path)
+    assert [(len(part), int(part.max())) for part in problem.unlabelled.parts] == [(20, 0), (30, 2)]
+    assert (len(problem.labelled[0]), int(problem.labelled[0].parts[0].max())) == (10, 0)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

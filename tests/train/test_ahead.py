@@ -106,7 +106,7 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
     for methods, count in ((("adamatch", "supervised"), 4), (("adamatch",), 4), (("adamatch", "fixmatch+"), 8)):
         with ahead.compiled(RECIPE, methods, torch.device("cuda")):
@@ -130,7 +130,7 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
     with pytest.raises(OSError, match="no such"), ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         raise OSError("no such folder")
@@ -142,7 +142,7 @@ def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.Monke
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
     other = ahead._alone()
     assert other is not None

@@ -28,10 +28,12 @@ from adamatch.train.progress import ESTIMATE_AFTER, Progress
 from adamatch.train.step import Step
 
 
-@given(st.lists(st.floats(0, 100), max_size=30))
-def test_accuracy_is_the_median_of_the_last_ten(values: list[float]) -> None:
+@given(st.lists(st.floats(0, 100), max_size=60))
+def test_accuracy_is_the_median_of_the_last_ten_but_of_no_more_than_the_last_quarter(values: list[float]) -> None:
     history = History([{"target": value, "other": 1.0} for value in values])
-    assert history.accuracy() == (pytest.approx(np.median(values[-10:])) if values else None)
+    last = [value for place, value in enumerate(values) if place >= len(values) - 10 and place >= int(0.75 * len(values))]
+    assert history.accuracy() == (pytest.approx(np.median(last)) if values else None)
+    assert history.median_of == max(1, len(last))
     assert history.accuracy("source") is None
 
 

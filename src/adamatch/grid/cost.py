@@ -73,6 +73,11 @@ def steps(run: Run) -> int:
     return run.recipe.last_step * (1 + arguments.count("generations", run.options.get("generations", 1)))
 
 
+def length(run: Run) -> float:
+    """Steps of the whole run, and how many steps would be as long as learning without labels before them."""
+    return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
+
+
 def work(step: Shape) -> float:
     """Operations of a step's forwards and backwards (a backward is two forwards)."""
     forward, side = NETWORKS.get(step.network, NETWORKS["resnetv2-101"])
@@ -144,7 +149,7 @@ class Rates:
         seconds, basis = (
             _step(shape(run), self.measured) or _step(shape(run), KNOWN) or (work(shape(run)) / ASSUMED, ASSUMPTION)
         )
-        return Estimate(steps(run), seconds * steps(run), basis)
+        return Estimate(steps(run), seconds * length(run), basis)
 
 
 def _step(wanted: Shape, measured: Sequence[Measured]) -> tuple[float, str] | None:
@@ -171,7 +176,7 @@ def step_times(runs: Iterable[Run], estimates: Mapping[str, Estimate]) -> list[s
     times: dict[tuple[str, int], list[float]] = {}
     for run in runs:
         estimate = estimates[run.id]
-        ms = 1000 * estimate.seconds / estimate.steps
+        ms = 1000 * estimate.seconds / length(run)
         times.setdefault((run.recipe.network, run.recipe.size), []).append(ms)
     return [
         f"a step of {network} at {size} x {size}: {min(ms):.3g} to {max(ms):.3g} ms, by method and labelled pools"

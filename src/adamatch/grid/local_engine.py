@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import torch
 
+from adamatch import system
 from adamatch.errors import InputError, Interruption
 from adamatch.grid import lease
 from adamatch.grid.spread import Resources
@@ -101,7 +102,7 @@ def _is_of(facts: dict[str, object], worker: BaseProcess) -> bool:
 def _worker(job: Job, number: int, count: int) -> None:
     """The life of a worker process: a share of the cores, one GPU, the walk."""
     threading.Thread(target=_follow, daemon=True).start()
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // count))
+    torch.set_num_threads(max(1, system.cores() // count))
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     gpus = [] if "-1" in gpus else gpus or [str(gpu) for gpu in range(torch.cuda.device_count())]
     if gpus and job.device in ("auto", "cuda"):

@@ -91,10 +91,8 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(file, lineterminator="\n")
     for row in table.rows:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
-            figures: list[object] = [cell]
             if isinstance(cell, Figure):
-                figures = [cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only]
-            if cell:
+                figures = (cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only)
                 line = (table.title, row[0], column, *figures)
                 writer.writerow([no_formula(shown(each)) if isinstance(each, str) else each for each in line])
     return file.getvalue()

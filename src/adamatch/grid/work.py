@@ -56,7 +56,7 @@ class Pace:
 
     def note(self, run: Run, seconds: float) -> None:
         shape = cost.shape(run)
-        self.measured[shape] = cost.Measured(shape, seconds / cost.steps(run), "this process")
+        self.measured[shape] = cost.Measured(shape, seconds / cost.length(run), "this process")
 
     def fits(self, run: Run, left: float) -> bool:
         """A shape that is new here is estimated from the others; the first run of all is always begun."""
@@ -139,10 +139,10 @@ def _perform(run: Run, job: Job, pace: Pace | None, last: bool) -> None:
             say(f"failed {run.name}: {one_line(error)}")
         else:
             folders.keep_result(run)
-            spent = time.monotonic() - began
+            spent, found = time.monotonic() - began, folders.result(run) or {}
             if pace is not None:
-                pace.note(run, spent)
-            accuracy = (folders.result(run) or {}).get("accuracy")
+                pace.note(run, max(spent, found.get("wall_seconds") or 0.0))  # it may have been resumed
+            accuracy = found.get("accuracy")
             shown = f"{accuracy:.2f} %, " if accuracy is not None else ""
             say(f"done {run.name}: {shown}{spent:.0f} s")
     _clean_up()

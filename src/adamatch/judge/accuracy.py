@@ -1,6 +1,6 @@
 """Accuracy without labels, as a range: at best, read off the confidence; at least, read off disagreement."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from adamatch.data.store import Labels
@@ -34,16 +34,18 @@ LOW: Mapping[str, Estimate] = {
     "critic": disagreement.critic,
     "critic of twin": disagreement.critic_of_twin,
 }
+ALL: Mapping[str, Estimate] = {**HIGH, **LOW}
 # What the range is made of: of several, the lowest.
 AT_BEST = ("threshold",)  # transport is 17 too low on PACS: results/estimates.md
 AT_LEAST = ("twin and source", "critic")
+RANGE = (*AT_BEST, *AT_LEAST)
 GAIN = "difference"  # with transport, few held-out images of many classes give the wrong sign: results/estimates.md
 GAIN_FROM_NOTHING = "transport"  # of networks that began from nothing: results/estimates_from_nothing.md
 
 
-def estimates(evidence: Evidence) -> dict[str, float | None]:
-    """Every estimate by its name, 0 to 1."""
-    return {name: estimate(evidence) for name, estimate in {**HIGH, **LOW}.items()}
+def estimates(evidence: Evidence, names: Iterable[str] = ALL) -> dict[str, float | None]:
+    """Estimates by their names, 0 to 1."""
+    return {name: ALL[name](evidence) for name in names}
 
 
 def range_of(found: Mapping[str, float | None], believed: bool = True) -> tuple[float | None, float | None]:

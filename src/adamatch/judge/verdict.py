@@ -56,7 +56,7 @@ def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[
     warned = _warnings(evidence, images, expected, classes)
     kinds = {each.kind for each in warned}
     fits, known = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
-    low, high = accuracy.range_of(accuracy.estimates(evidence), fits and accuracy.is_believed(evidence))
+    low, high = accuracy.range_of(accuracy.estimates(evidence, accuracy.RANGE), fits and accuracy.is_believed(evidence))
     chosen = choice.choose(evidence)
     return {
         "version": VERSION,

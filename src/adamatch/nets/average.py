@@ -13,6 +13,9 @@ class WeightAverage(nn.Module):
         super().__init__()
         self.net = copy.deepcopy(net).requires_grad_(False).eval()
         self.decay = decay
+        floating = {name: value for name, value in self.net.state_dict().items() if value.is_floating_point()}
+        # Tied weights have several names, and are averaged once.
+        self.names = list({(value.data_ptr(), value.shape): name for name, value in floating.items()}.values())
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.net(x)
@@ -21,10 +24,10 @@ class WeightAverage(nn.Module):
     @torch.no_grad()
     def update(self, net: nn.Module) -> None:
         mine, theirs = self.net.state_dict(), net.state_dict()
-        floating = [name for name, value in mine.items() if value.is_floating_point()]
-        torch._foreach_lerp_([mine[name] for name in floating], [theirs[name] for name in floating], 1 - self.decay)
-        for name in mine.keys() - set(floating):  # counters
-            mine[name].copy_(theirs[name])
+        torch._foreach_lerp_([mine[name] for name in self.names], [theirs[name] for name in self.names], 1 - self.decay)
+        for name, value in mine.items():
+            if not value.is_floating_point():  # counters
+                value.copy_(theirs[name])
 
     def train(self, mode: bool = True) -> "WeightAverage":
         """Always in evaluation mode: its statistics are averages already."""

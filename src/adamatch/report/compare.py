@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adamatch.judge import outputs
 from adamatch.report import page
 from adamatch.report import record as recorded
 from adamatch.report.answers import answers, most
@@ -86,8 +87,14 @@ def _shares(records: Sequence[Record]) -> list[tuple[str, list[float | None]]]:
 
 
 def _same_images(records: Sequence[Record], notes: Sequence[Notes]) -> bool:
-    """Whether all have looked at the same target images: own images are known by a digest, others by their names."""
-    wanted = {(record.run.get("benchmark"), record.run.get("target"), record.classes) for record in records}
+    """Whether all have looked at the same target images: own images are known by a digest, others by their names.
+
+    Where labels are of the target itself, seeds hold out others.
+    """
+    wanted = {
+        (record.run.get("benchmark"), record.run.get("target"), record.classes, outputs.images(record.path))
+        for record in records
+    }
     shapes = {record.said["target"].shape if record.said else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes and notes[0].target is not None
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 import adamatch
 from adamatch.data.own import OwnData
 from adamatch.data.tasks import Problem
+from adamatch.ending import JUDGED
 from adamatch.errors import InputError
 from adamatch.experiment import problem_of
 from adamatch.files import disk_reason, place, write_whole, writing
@@ -53,9 +54,9 @@ def write(
 
 
 def is_older(folder: Path) -> bool:
-    """Whether there is no page yet, or one from before the result."""
-    page, result = folder / NAME, folder / "result.json"
-    return not page.exists() or (result.exists() and page.stat().st_mtime_ns < result.stat().st_mtime_ns)
+    """Whether there is no page yet, or one from before the result or the verdict, which comes anew with a later twin."""
+    page, known = folder / NAME, (folder / "result.json", folder / JUDGED)
+    return not page.exists() or any(each.exists() and page.stat().st_mtime_ns < each.stat().st_mtime_ns for each in known)
 
 
 def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:

@@ -1,10 +1,10 @@
 """The benchmarks by name: their domains, and the stores and problems made of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adamatch.data.store import Store
-from adamatch.data.tasks import Problem, pose
+from adamatch.data.tasks import Problem, Unlabelled, pose
 from adamatch.errors import InputError, unknown
 from adamatch.sets import rendered
 from adamatch.sets.prepared import open_store
@@ -19,6 +19,7 @@ class Benchmark:
     set: str
     size: int
     domains: tuple[str, ...]
+    unlabelled: str = ""  # a split of further images, which SSL takes as unlabelled ones beside those of "train"
     generated: tuple[str, ...] = ()  # domains that `adamatch data generate` makes: not part of the published benchmark
 
 
@@ -26,7 +27,7 @@ _DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 BENCHMARKS = {
     "handwriting": Benchmark("handwriting", 8, ("rendered", "handwritten")),
     "digitfive": Benchmark(
-        "digitfive", 32, ("mnist", "mnistm", "svhn", "syn", "usps"), ("mnistm_generated", "synthetic_drawn")
+        "digitfive", 32, ("mnist", "mnistm", "svhn", "syn", "usps"), generated=("mnistm_generated", "synthetic_drawn")
     ),
     "domainnet32": Benchmark("domainnet", 32, _DOMAINNET),
     "domainnet64": Benchmark("domainnet", 64, _DOMAINNET),
@@ -37,8 +38,8 @@ BENCHMARKS = {
     "pacs64": Benchmark("pacs", 64, ("art_painting", "cartoon", "photo", "sketch")),
     "cifar10": Benchmark("cifar10", 32, ("cifar10",)),
     "cifar100": Benchmark("cifar100", 32, ("cifar100",)),
-    "stl10": Benchmark("stl10", 32, ("stl10",)),
-    "svhn": Benchmark("svhn", 32, ("svhn",)),
+    "stl10": Benchmark("stl10", 32, ("stl10",), unlabelled="unlabelled"),
+    "svhn": Benchmark("svhn", 32, ("svhn",), unlabelled="extra"),
 }
 
 
@@ -57,7 +58,7 @@ def check_domains(name: str, source: str, target: str) -> None:
 
 
 def load(name: str, domain: str, split: str, root: Path | None = None) -> Store:
-    """One domain's `split` ("train" or "test")."""
+    """One domain's `split`: "train", "test", or that of further unlabelled images."""
     benchmark = get(name)
     if domain not in (*benchmark.domains, *benchmark.generated):
         raise unknown(f"domain of {name}", domain, benchmark.domains)
@@ -95,4 +96,8 @@ def problem(
     if len(sources) == 1:
         tests["source"] = load(name, sources[0], "test", root)
     trained = [load(name, each, "train", root) for each in sources]
-    return pose(task, trained, load(name, target, "train", root), tests, labels=labels, seed=seed)
+    posed = pose(task, trained, load(name, target, "train", root), tests, labels=labels, seed=seed)
+    if task != "ssl" or not get(name).unlabelled:
+        return posed
+    more = load(name, target, get(name).unlabelled, root).images
+    return replace(posed, unlabelled=Unlabelled((*posed.unlabelled.parts, more)))

@@ -20,7 +20,7 @@ from filelock import BaseFileLock
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from adamatch import locks, nets
+from adamatch import locks, nets, system
 from adamatch.nets import kernels, operators
 from adamatch.train.run import Recipe
 
@@ -33,7 +33,7 @@ SECONDS = 90  # after which the step compiles itself what is missing
 @contextmanager
 def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
     """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
-    count = min(MOST, (os.cpu_count() or 1) - 2)
+    count = min(MOST, system.cores() - 2)
     able = kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
     passes = _missing(recipe, methods) if able else []
     lock = _alone() if passes else None

@@ -1,7 +1,8 @@
 """How a run is carried out: on what, from where, how loudly. None of it is part of what the run is."""
 
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from adamatch.data.feed import Place
 from adamatch.train import speed
@@ -20,3 +21,8 @@ class Execution:
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
     brief: bool = False  # a twin's: what its run has said is not said again, and outputs are noted at the end alone
     maps: dict[Any, Any] = field(default_factory=dict)  # what frozen blocks made of images, for a twin that wants the same
+    began: float = field(default_factory=time.monotonic)
+
+    def anew(self) -> Self:
+        """The same, of something that begins now."""
+        return replace(self, began=time.monotonic())

@@ -28,7 +28,7 @@ from adamatch.train.speed import WARM_STEPS, Captured
 from adamatch.train.step import Step
 from adamatch.train.supply import Supply
 
-MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4)
+MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4), but never of more than a quarter
 NO_METRICS: Mapping[str, Tensor] = MappingProxyType({})
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
@@ -41,7 +41,7 @@ class History:
 
     evaluations: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0  # of training, without evaluations and start-up
-    wall: float = 0.0  # with them
+    wall: float = 0.0  # with them, and with what came before the first step
     machines: list[str] = field(default_factory=list)  # one after the other, where it went on elsewhere
     at_a_time: int = 1  # the most runs that shared a GPU with it, itself counted
 
@@ -58,10 +58,15 @@ class History:
             raise ValueError("what it measured is not numbers")
         return found
 
+    @property
+    def median_of(self) -> int:
+        """How many evaluations count at the end: ten, or the last quarter, rounded up, of fewer than forty."""
+        return max(1, min(MEDIAN_OF, -(-len(self.evaluations) // 4)))
+
     def accuracy(self, name: str = "target") -> float | None:
-        """Median of the last ten evaluations, in percent."""
+        """Median of the last evaluations, in percent."""
         values = [row[name] for row in self.evaluations if name in row]
-        return statistics.median(values[-MEDIAN_OF:]) if values else None
+        return statistics.median(values[-self.median_of :]) if values else None
 
 
 def train(
@@ -78,8 +83,8 @@ def train(
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
         folder.rewind(start)
         events = Events(folder.path / "events", start)
-        before, began = history.wall, time.monotonic()
-        entered = saved = began
+        before, entered = history.wall, execution.began
+        began = saved = time.monotonic()
         for done in range(start + 1, recipe.last_step + 1):
             if machine.graph and done == start + WARM_STEPS + 2:
                 torch.cuda.synchronize(machine.device)
