@@ -270,6 +270,8 @@ def test_a_run_among_the_images_is_refused(tmp_path: Path) -> None:
         ({"size": "big"}, "size is auto or a whole number, not 'big'"),
         ({"batch": 3.5}, "batch is auto or a whole number, not 3.5"),
         ({"seed": 1.5}, "a seed is a whole number from 0"),
+        ({"seed": "1"}, "a seed is a whole number from 0"),
+        ({"seed": None}, "a seed is a whole number from 0"),
         ({"labels_per_class": 2.5}, "labels per class are a whole number from 1"),
     ],
 )

@@ -45,12 +45,16 @@ def test_every_way_to_give_images_says_the_same(model: Model, folder: Path) -> N
     assert expected.labels == [CLASSES[row.argmax()] for row in expected.probabilities]
     (folder.parent / "list.csv").write_text("path\n" + "\n".join(map(str, files)))
     named = (folder, str(folder), folder.parent / "list.csv", files, [str(file) for file in files])
-    for given in (*named, [folder / "blue", folder / "green", *sorted((folder / "red").iterdir())]):
+    arrays = (np.array(files), np.array(list(map(str, files))), (file for file in files), set(files))
+    for given in (*named, *arrays, [folder / "blue", folder / "green", *sorted((folder / "red").iterdir())]):
         found = model.predict(given)
         assert found.paths == tuple(map(str, files))
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
     for unnamed in (images.transpose(0, 3, 1, 2), images / 255, TensorDataset(torch.from_numpy(images))):
         assert model.predict(unnamed).probabilities == pytest.approx(expected.probabilities, abs=1e-6)
+    half = torch.from_numpy(images / 255).to(torch.bfloat16)
+    assert model.predict(half).probabilities == pytest.approx(model.predict(half.float()).probabilities)
+    assert model.predict(image for image in images).paths == expected.paths
     one = model.predict(files[2])
     assert one.paths == (str(files[2]),)
     assert one.probabilities[0] == pytest.approx(expected.probabilities[2], abs=1e-6)

@@ -182,7 +182,7 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    if isinstance(seed, float) or not 0 <= seed <= LARGEST_SEED:
+    if not hasattr(seed, "__index__") or not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
     if labels_per_class is not None and (isinstance(labels_per_class, float) or not 1 <= labels_per_class <= MOST_LABELS):
         raise InputError(f"labels per class are a whole number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")

@@ -25,8 +25,13 @@ def argument(name: str) -> str:
     return f"--{name.removesuffix('s') if name == 'options' else name}".replace("_", "-") if _command.get() else name
 
 
+def flag(name: str) -> str:
+    """`--skip-bad` on the command line, `skip_bad=True` in Python."""
+    return argument(name) if _command.get() else f"{name}=True"
+
+
 def overwriting() -> str:
-    return "--overwrite" if _command.get() else "overwrite=True"
+    return flag("overwrite")
 
 
 def number(name: str, text: str) -> int | str:

@@ -131,7 +131,7 @@ def test_bad_images_are_named_or_skipped(animals: Path, tmp_path: Path, damage: 
     reason = {"empty": "is empty", "text": "is not an image", "unknown": "is not an image"}.get(
         damage, "is (truncated|corrupt)"
     )
-    with pytest.raises(InputError, match=rf"bad\.(png|xyz) {reason}.*--skip-bad") as caught:
+    with pytest.raises(InputError, match=rf"bad\.(png|xyz) {reason}.*skip_bad=True") as caught:
         read_folder(animals, size=8, cache=cache)
     assert "\n" not in str(caught.value)
     store = read_folder(animals, size=8, cache=cache, skip_bad=True)
@@ -140,7 +140,7 @@ def test_bad_images_are_named_or_skipped(animals: Path, tmp_path: Path, damage: 
     assert colours(store) == [[2, 0, 0], [2, 1, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
     assert list(store.info["skipped"]) == [str(bad)]
     assert str(bad) not in store.info["files"]
-    with pytest.raises(InputError, match="--skip-bad"):
+    with pytest.raises(InputError, match="skip_bad=True"):
         read_folder(animals, size=8, cache=cache)  # what was skipped then is not passed over in silence now
     assert cache is None or [path.name for path in tmp_path.iterdir() if "kept" in path.name] == []
 

@@ -211,6 +211,9 @@ def test_channels_that_networks_do_not_take() -> None:
 def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Image.new("RGB", (8, 8)).save(folder / "stray.png")
     (folder / "yellow").mkdir()
+    for name in (".net", ".git"):
+        (folder / name).mkdir()
+    Image.new("RGB", (8, 8)).save(folder / ".net/a.png")
     test = tmp_path / "test"
     for name in ("red", "owl"):
         (test / name).mkdir(parents=True)
@@ -220,6 +223,7 @@ def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, cap
     said = " ".join(capfd.readouterr().err.split())
     assert "1 image is beside the class folders (stray.png): left out, without a class" in said
     assert "no images in yellow: not taken for a class" in said
+    assert ": .net: hidden, so not taken for a class; rename what is one" in said
     assert "1 of 2 images are of classes that were not learnt ('owl'): left out" in said
     score = model.evaluate(test)
     assert score.confusion.sum() == 1

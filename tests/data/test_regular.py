@@ -91,7 +91,7 @@ def test_in_a_folder_they_are_named(folder: tuple[Path, str]) -> None:
     place, says = folder
     assert median_side(place) == 9
     for labelled in (True, False):
-        with pytest.raises(InputError, match=rf"bad\.png .*{says}.*--skip-bad"):
+        with pytest.raises(InputError, match=rf"bad\.png .*{says}.*skip_bad=True"):
             read_folder(place, size=8, labelled=labelled, workers=1)
     assert len(read_folder(place, size=8, labelled=False, workers=1, skip_bad=True)) == 2
 

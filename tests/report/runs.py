@@ -58,6 +58,13 @@ def made(
     return path
 
 
+def alone(path: Path) -> Path:
+    """The same, as a run on the labelled images alone."""
+    run = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(run | {"method": "supervised"}))
+    return path
+
+
 class Page(HTMLParser):
     """A page as a browser reads it: its tags with their attributes, the text between them, and where each id is."""
 

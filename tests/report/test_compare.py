@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from colours import CLASSES, arrays
-from report.runs import Page, made
+from report.runs import Page, alone, made
 
 from adamatch import cli
 from adamatch.report import compare, notes, page
@@ -47,6 +47,14 @@ def test_side_by_side(runs: list[Path], tmp_path: Path, monkeypatch: pytest.Monk
     assert not found.all("script")
 
 
+def test_other_test_images_are_named(runs: list[Path], tmp_path: Path) -> None:
+    says = "not measured on the same labelled images"
+    assert says not in Page(compare.write(runs, to=tmp_path / "both.html")).text
+    result = json.loads((runs[1] / "result.json").read_text())
+    (runs[1] / "result.json").write_text(json.dumps(result | {"run": {"test": "others (00000000)"}}))
+    assert says in Page(compare.write(runs, to=tmp_path / "both.html")).text
+
+
 def test_other_images_are_not_compared(runs: list[Path], tmp_path: Path) -> None:
     values = json.loads((runs[1] / "run.json").read_text())
     (runs[1] / "run.json").write_text(json.dumps(values | {"target": "others (00000000)"}))
@@ -83,7 +91,11 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "a/run") == 0
     assert capsys.readouterr().out == "a/run/report.html\n"
-    assert command(monkeypatch, "a/run", "--twin", "b/run", "--out", "one.html") == 0
+    made(tmp_path / "elsewhere", [FIRST], CLASSES, accuracy=1.0)
+    other = json.loads((tmp_path / "elsewhere/run.json").read_text())
+    (tmp_path / "elsewhere/run.json").write_text(json.dumps(other | {"target": "another", "method": "supervised"}))
+    alone(made(tmp_path / "alone", [SECOND], CLASSES, accuracy=60.5))
+    assert command(monkeypatch, "a/run", "--twin", "alone", "--out", "one.html") == 0
     assert "Twin beside adapted" in Page(tmp_path / "one.html").text
     assert command(monkeypatch, "a/run", "b/run") == 0
     assert (tmp_path / "report.html").is_file()
@@ -92,6 +104,8 @@ def test_the_command(
         (["a"], "a is no run's folder"),
         (["a/run", "nowhere"], "nowhere does not exist"),
         (["a/run", "b/run", "--twin", "b/run"], "--twin belongs to one run"),
+        (["a/run", "--twin", "b/run"], "b/run was trained by adamatch: a twin is a run on labels alone (--method supervised)"),
+        (["a/run", "--twin", "elsewhere"], "elsewhere has another target than the run"),
     ):
         assert command(monkeypatch, *words) == 2
         told = capsys.readouterr().err.splitlines()

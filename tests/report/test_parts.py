@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report.runs import made
+from report.runs import alone, made
 
 from adamatch.data.store import Labels
 from adamatch.errors import InputError
@@ -17,6 +17,7 @@ from adamatch.report.answers import Answers, answers, confusion, confusions, gal
 from adamatch.report.command import command
 from adamatch.report.notes import Notes
 from adamatch.report.pool import Pool
+from adamatch.report.tables import beside
 from adamatch.report.verdict import verdict, warnings
 from adamatch.settings import Choice, Settings, choose
 from adamatch.train import again, speed
@@ -57,12 +58,22 @@ def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
 
 
 def test_a_twin_on_other_images_is_no_comparison(tmp_path: Path) -> None:
-    twin = made(tmp_path / "twin", [np.eye(3)], CLASSES)
+    twin = alone(made(tmp_path / "twin", [np.eye(3)], CLASSES))
     record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES), twin)
     said = answers(record, Notes())
     assert said is not None
     assert said.twin is None
     assert not said.changed.any()
+
+
+def test_accuracies_on_other_test_images_are_no_comparison(tmp_path: Path) -> None:
+    said = [np.eye(3)]
+    twin = alone(made(tmp_path / "twin", said, CLASSES, accuracy=60.0, run={"test": "b (00000001)"}))
+    for test, gain, shown in (("a (00000002)", None, "\u2013"), ("b (00000001)", -20.0, "60.0 %")):
+        record = recorded.read(made(tmp_path / test, said, CLASSES, accuracy=40.0, run={"test": test}), twin)
+        found = verdict(record, answers(record, Notes()))
+        assert (found.accuracy, found.gain, found.measured_gain) == (40.0, gain, gain is not None)
+        assert beside(record, None)[0] == ("accuracy on labelled target images", shown, "40.0 %")
 
 
 def test_confusions() -> None:

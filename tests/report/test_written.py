@@ -213,6 +213,15 @@ def test_nothing_is_written_twice_or_over_what_is_read(tmp_path: Path) -> None:
             written.refuse_the_same([out, file], [tmp_path, given])
 
 
+def test_what_is_no_table_is_not_written_over(tmp_path: Path) -> None:
+    for name in ("photo.jpg", "model.json", "old.csv", "old.PARQUET"):
+        (tmp_path / name).write_text("x")
+    written.refuse_the_same([tmp_path / "old.csv", tmp_path / "old.PARQUET", tmp_path / "new.jpg"], [])
+    for name in ("photo.jpg", "model.json"):
+        with pytest.raises(InputError, match=f"{name} exists and does not end as a table does"):
+            written.refuse_the_same([tmp_path / name], [])
+
+
 def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'adamatch\[parquet\]'"), written.parquet_file(tmp_path / "a", CLASSES):

@@ -50,6 +50,9 @@ def result(out: Path) -> dict[str, Any]:
         ({"target_labels": arrays(3)}, "target_labels was not given and is tuple now"),
         ({"options": {"align": "none"}}, "options was none and is {'align': 'none'} now"),
         ({"images": 4}, "images was 8 and is 4 now"),
+        ({"size": 12}, "size was 8 and is 12 now"),  # of which the images' digests are others, too
+        ({"size": 12, "target": list(TARGET[1:])}, "target was ndarray and is list now, size was 8 and is 12 now"),
+        ({"repeat": True}, "repeat was off and is on now"),
     ],
 )
 def test_the_argument_that_differs_is_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:

@@ -23,6 +23,7 @@ from adamatch.data.memory import choose, from_arrays, from_dataset
 from adamatch.data.store import Labels, Pixels, Store, Writer
 from adamatch.data.tables import Asked, list_any, names_files
 from adamatch.errors import InputError
+from adamatch.given import flag
 from adamatch.system import cores
 
 __all__ = ["from_arrays", "from_dataset", "list_csv", "list_images", "median_side", "read", "read_folder"]
@@ -171,7 +172,7 @@ def _fill(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) ->
 
 def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) -> dict[Path, str]:
     """In threads: Pillow decodes and resizes outside the GIL."""
-    size = images.shape[1]
+    size, remedy = images.shape[1], f"replace it, or use {flag('skip_bad')} to leave it out"
 
     def decode(rows: Sequence[int]) -> dict[Path, str]:
         bad = {}
@@ -181,7 +182,7 @@ def _decode(paths: Sequence[Path], how: _Reading, images: Pixels, done: Pixels) 
                 done[row] = 1
             except InputError as error:
                 if not how.skip_bad:
-                    raise InputError(f"{error}: replace it, or use --skip-bad to leave it out") from None
+                    raise InputError(f"{error}: {remedy}") from None
                 bad[paths[row]] = str(error)
         return bad
 

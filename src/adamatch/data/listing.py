@@ -54,6 +54,8 @@ def list_images(
         notes.append(
             f"{folder}: {count} beside the class folders ({some(path.name for path in loose)}): left out, without a class"
         )
+    if hidden := [sub.name for sub in sorted(folder.iterdir()) if sub.name.startswith(".") and _holds_images(sub)]:
+        notes.append(f"{folder}: {some(hidden)}: hidden, so not taken for a class; rename what is one (no dot in front)")
     empty = [name for name, paths in found.items() if not paths]
     if empty and classes is None:
         notes.append(f"{folder}: no images in {some(empty)}: not taken for a class")
@@ -145,6 +147,13 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _refuse(error: OSError) -> None:
     raise InputError(f"{error.filename} cannot be read ({error.strerror}): change its permissions, or leave it out")
+
+
+def _holds_images(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and any(path.suffix.lower() in _extensions() for path in folder.iterdir())
+    except OSError:
+        return False
 
 
 def _may_be_image(name: str) -> bool:

@@ -165,7 +165,10 @@ def _plain(name: str) -> str:
 
 
 def _array(values: Any) -> NDArray[Any]:
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values  # which NumPy does not know
+    return np.asarray(values)
 
 
 def _alone(image: Any) -> NDArray[Any]:

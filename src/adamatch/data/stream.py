@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from adamatch.data.folders import is_store, read, read_files
 from adamatch.data.items import is_hub, items, length, refuse
 from adamatch.data.memory import as_square
 from adamatch.data.store import Pixels, Store
-from adamatch.data.tables import Asked, list_any, names_files
+from adamatch.data.tables import Asked, list_any, listed, names_files
 from adamatch.errors import InputError
 
 PORTION, BYTES = 1024, 2**26  # at most so many images at a time, of so many bytes in all
@@ -41,6 +42,7 @@ def stream(source: Any, how: How) -> tuple[int, Iterator[Store]]:
     Files and items of datasets are read a portion at a time; what is in memory already, or a store, is taken as it is.
     """
     notes: list[str] = []
+    source = listed(source)
     if names_files(source) and not is_store(source):
         paths = list_any(source, Asked(labelled=False, missing=how.skip_bad))[0]
         where = str(source) if isinstance(source, (str, Path)) else "the images"
@@ -86,9 +88,14 @@ def _numbered(images: Pixels, first: int) -> Store:
 
 
 def _ahead(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
+    here = copy_context()  # arguments are called in the thread as they are here
+
+    def read_next() -> Store | None:
+        return here.run(next, parts, None)
+
     with ThreadPoolExecutor(1) as thread:
-        job = thread.submit(next, parts, None)
+        job = thread.submit(read_next)
         while (part := job.result()) is not None:
-            job = thread.submit(next, parts, None)
+            job = thread.submit(read_next)
             yield replace(part, info={**part.info, "notes": notes})
             notes = []

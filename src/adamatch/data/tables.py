@@ -1,7 +1,8 @@
 """Images that are named in Python: paths with labels or without, several folders, data frames -> one listing of files."""
 
+import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,20 @@ def names_files(source: Any) -> bool:
     if isinstance(source, (list, tuple)):
         return _are_paths(source) or _are_pairs(source) or _paths_and_labels(source) is not None
     return False
+
+
+def listed(source: Any) -> Any:
+    """Names of files that come one after the other (a glob, a set, an array, a Series) as a list; all else as it is."""
+    if isinstance(source, (set, frozenset)):
+        return sorted(source, key=str) if _are_paths(list(source)) else source
+    if getattr(source, "ndim", 0) == 1 and hasattr(source, "tolist"):
+        values = source.tolist()
+        return values if _are_paths(values) else source
+    if isinstance(source, Iterator):
+        first = list(itertools.islice(source, 1))
+        whole = itertools.chain(first, source)
+        return list(whole) if _are_paths(first) else whole
+    return source
 
 
 def is_frame(source: Any) -> bool:

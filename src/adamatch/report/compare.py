@@ -38,6 +38,7 @@ def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = 
         "shares": _shares(records) if len({record.classes for record in records}) == 1 else [],
         "disagree": _disagree([each for each in found if each is not None], names, records, notes[0]) if same else [],
         "same": same,
+        "tests": len({record.test for record in records if record.accuracy is not None}) > 1,
         "settings": _settings(records),
         "missing": [f"{name}: {line}" for name, record in zip(names, records, strict=True) for line in record.missing],
     }

@@ -12,6 +12,7 @@ from adamatch.errors import InputError
 from adamatch.files import parse, read_json, unsealed
 from adamatch.judge.outputs import FOLDER, Probabilities
 from adamatch.train.folder import CLASSES
+from adamatch.twin import ALONE
 
 TWIN = "twin"
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
@@ -40,6 +41,16 @@ class Record:
         return bool(self.result)
 
     @property
+    def accuracy(self) -> float | None:
+        """On labelled target images, in percent."""
+        return number(self.result.get("accuracy"))
+
+    @property
+    def test(self) -> str:
+        """What that was measured on, of own images."""
+        return str(section(self.result, "run").get("test", ""))
+
+    @property
     def last_step(self) -> int:
         """Where the run ends, 0 if that cannot be told."""
         images, batch, stop = (number(self.recipe.get(name)) or 0 for name in ("images", "batch", "stop"))
@@ -59,6 +70,9 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     if not said:
         missing.append("There are no answers to show: outputs/ is empty. Runs of older versions did not write them.")
     beside = Path(twin) if twin else path / TWIN
+    other = read(beside) if twin or (beside / "run.json").is_file() else None
+    if twin and other is not None:
+        _check_twin(run, other)
     return Record(
         path,
         run,
@@ -67,9 +81,18 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
         verdict,
         said,
         _classes(path),
-        read(beside) if twin or (beside / "run.json").is_file() else None,
+        other,
         tuple(missing),
     )
+
+
+def _check_twin(run: Mapping[str, Any], twin: Record) -> None:
+    if twin.run.get("method") != ALONE:
+        raise InputError(
+            f"{twin.path} was trained by {twin.run.get('method')}: a twin is a run on labels alone (--method {ALONE})"
+        )
+    if twin.run.get("target") != run.get("target"):
+        raise InputError(f"{twin.path} has another target than the run: give a twin of the same target")
 
 
 def number(value: Any) -> float | None:

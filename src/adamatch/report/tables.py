@@ -10,6 +10,7 @@ from adamatch.report.answers import Answers
 from adamatch.report.notes import Notes
 from adamatch.report.record import Record, number, section
 
+ACCURACY = "accuracy on labelled target images"
 TASKS = {
     "uda": "unsupervised domain adaptation",
     "ssl": "semi-supervised learning",
@@ -58,13 +59,15 @@ def beside(record: Record, found: Answers | None) -> list[tuple[str, str, str]]:
     if record.twin is None:
         return []
     twin, ours = _measured(record.twin), _measured(record)
+    if ACCURACY in twin and record.twin.test != record.test:
+        twin[ACCURACY] = "\u2013"  # it is of other images
     return [(name, twin.get(name, "\u2013"), ours.get(name, "\u2013")) for name in dict.fromkeys([*twin, *ours])]
 
 
 def _measured(record: Record) -> dict[str, str]:
     told: dict[str, str] = {}
     for name, key in (
-        ("accuracy on labelled target images", "accuracy"),
+        (ACCURACY, "accuracy"),
         ("accuracy on held-out source images", "source_accuracy"),
     ):
         value = number(record.result.get(key))

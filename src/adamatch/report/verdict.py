@@ -31,8 +31,8 @@ def verdict(record: Record, answers: Answers | None) -> Verdict:
     found = record.verdict
     span = section(found, "range")
     low, high = number(span.get("at_least")), number(span.get("at_best"))
-    accuracy = number(record.result.get("accuracy"))
-    twin = number(record.twin.result.get("accuracy")) if record.twin else None
+    accuracy = record.accuracy
+    twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
     measured = accuracy is not None and twin is not None
     gain = accuracy - twin if accuracy is not None and twin is not None else number(found.get("gain"))
     changed = None

@@ -20,6 +20,7 @@ from adamatch.files import columns, place, writing
 from adamatch.model import Predictions, csv_rows
 
 Write = Callable[[Predictions], None]
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 
 
 class _Opened(Protocol):
@@ -39,12 +40,14 @@ def name_of(file: Path) -> str:
 
 
 def refuse_the_same(files: Sequence[Path], inputs: Sequence[Path]) -> None:
-    """Nothing is written twice, and nothing that is read is written over."""
+    """Nothing is written twice, and nothing is written over that is read, or is no table."""
     for number, file in enumerate(files):
         if any(_same(file, other) for other in files[:number]):
             raise InputError(f"{file} would be written twice, by --csv and by --parquet: give each a file of its own")
         if any(_same(file, other) for other in inputs):
             raise InputError(f"{file} is among the images and lists that are read: choose another file to write")
+        if file.is_file() and file.suffix.lower() not in TABLES:
+            raise InputError(f"{file} exists and does not end as a table does (.csv, .parquet): choose another file to write")
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """A folder that holds a run already: what tells it from the one that is asked for, and a finished run that is prolonged."""
 
 import json
+import re
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,22 @@ FOLLOWS = (
     *("shape", "white", "form", "stop"),
 )
 NAMED = 3  # arguments that are named
+PIXELS = {"size", "shape"}
 
 
 def difference(theirs: Run, ours: Run) -> str:
     """What tells two runs apart, as `--batch was 32 and is 16 now`, in the words of whoever asks; the first three things."""
     if theirs.weights.startswith(FROM):  # which nobody asked for
         theirs = replace(theirs, weights=ours.weights)
-    then, now = (facts | facts.pop("recipe") for facts in (json.loads(run.to_json()) for run in (theirs, ours)))
-    names = [name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name) and name != "test"]
+    then, now = (facts | facts.pop("recipe") for facts in (json.loads(json.dumps(asdict(run))) for run in (theirs, ours)))
+    names = [name for name in now if then[name] != now[name] and name != "test"]
+    if ours.benchmark == OWN and PIXELS.intersection(names):  # their digests are of images as they are trained on
+        names = [name for name in names if name not in ("source", "target") or _bare(then[name]) != _bare(now[name])]
     if names == ["form"]:
         return "of an earlier version, in which the same configuration meant something else"
     names.sort(key=lambda name: name in FOLLOWS)
     given = [name for name in names if name not in FOLLOWS] or names
-    told = [_told(name, then.get(name), now.get(name), own=ours.benchmark == OWN) for name in given[:NAMED]]
+    told = [_told(name, then[name], now[name], own=ours.benchmark == OWN) for name in given[:NAMED]]
     return ", ".join(told) + (" ..." if len(given) > len(told) else "")
 
 
@@ -94,6 +98,11 @@ def _told(name: str, then: Any, now: Any, *, own: bool) -> str:
     if name == "labels" and own:
         name = "labels_per_class"
     return f"{argument(name)} was {_value(then)} and is {_value(now)} now"
+
+
+def _bare(text: str) -> str:
+    """Without digests."""
+    return re.sub(r" \([0-9a-f]{8}\)", "", text)
 
 
 def _split(text: str) -> tuple[str, str]:
