@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import adamatch
 from adamatch.cli import app
 from adamatch.errors import InputError, Interruption
-from adamatch.train import again, folder, loop
+from adamatch.train import again, folder, stopping
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 
@@ -28,7 +28,7 @@ def fit(out: Path, **more: Any) -> adamatch.Model:
 
 def interrupt(out: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_agreed", lambda stopped, done, last: done == 1)
+        patch.setattr(stopping, "agreed", lambda stopped, done, last: done == 1)
         with pytest.raises(Interruption):
             fit(out, **more)
     assert not (out / "result.json").exists()

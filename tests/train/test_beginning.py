@@ -32,6 +32,7 @@ def begin(folder: Path, *, unlabelled: bool = True, **changes: Any) -> tuple[Any
 
 def test_the_network_is_read_where_it_is_there(tmp_path: Path) -> None:
     first, problem = begin(tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [beginning.FILE]
     with mock.patch.object(contrastive, "begin", side_effect=AssertionError("again")):
         second, again = begin(tmp_path)
     assert tiny.same(first.state_dict(), second.state_dict())

@@ -1,17 +1,22 @@
 """The beginning without labels: its loss against NumPy, its views, and what it leaves alone."""
 
 import math
+import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from train import tiny
 
 from adamatch import nets
 from adamatch.data.tasks import Unlabelled
-from adamatch.train import contrastive
+from adamatch.errors import Interruption
+from adamatch.train import checkpoint, contrastive
 from adamatch.train.execution import Execution
+from adamatch.train.folder import RunFolder
 
 N = 5
 PLAIN = torch.tensor([1.0, 0.5, 0.5, *[0.5] * 6, 0.9, 0.9])  # draws of a view that is the image itself
@@ -70,14 +75,47 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert rates[-1] < 0.01 * contrastive.LR
 
 
-def test_all_but_the_head_learns_and_the_same_seed_does_the_same() -> None:
+def begun(folder: Path, seed: int = 0, images: int = 400, seconds: float = 30.0) -> nn.Module:
+    torch.manual_seed(0)
+    net = nets.build("wrn-tiny", 3)
+    run, how = tiny.a_run(contrastive=images, seed=seed), Execution(tiny.CPU, quiet=True, seconds_per_checkpoint=seconds)
+    contrastive.begin(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
+    return net
+
+
+@pytest.mark.parametrize("stopped", ["SIGTERM", "SIGINT", "killed"])
+def test_it_resumes_as_if_nothing_had_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str) -> None:
+    whole = begun(tmp_path / "whole", images=100)
+    saved = tmp_path / "run/checkpoints" / contrastive.FOLDER
+    step, steps = contrastive.Contrast.__call__, list[int]()
+
+    def counted(contrast: contrastive.Contrast, pair: contrastive.Pair) -> None:
+        if len(steps) == 3 and stopped == "killed":
+            raise KeyError(stopped)
+        step(contrast, pair)
+        steps.append(1)
+        if len(steps) == 3 and stopped != "killed":
+            signal.raise_signal(signal.Signals[stopped])
+
+    monkeypatch.setattr(contrastive.Contrast, "__call__", counted)
+    says = "killed" if stopped == "killed" else f"stopped at step 3 of 6 without labels, all of it saved in {tmp_path / 'run'}"
+    with pytest.raises((KeyError, Interruption), match=says):
+        begun(tmp_path / "run", images=100, seconds=0.0 if stopped == "killed" else 30.0)
+    assert checkpoint.newest(saved) == saved / "step-000000003.safetensors"
+    steps.append(1)  # and nothing more happens
+    assert tiny.same(begun(tmp_path / "run", images=100).state_dict(), whole.state_dict())
+    assert len(steps) == 1 + 6
+    # What was made for another length is of no use.
+    assert tiny.same(begun(tmp_path / "run", images=50).state_dict(), begun(tmp_path / "half", images=50).state_dict())
+
+
+def test_all_but_the_head_learns_and_the_same_seed_does_the_same(tmp_path: Path) -> None:
     unlabelled = tiny.problem().unlabelled
     states, losses = [], []
-    for seed in (0, 0, 1):
-        torch.manual_seed(0)
-        net = nets.build("wrn-tiny", 3)
-        before = {name: value.clone() for name, value in net.state_dict().items()}
-        contrastive.begin(net, unlabelled, tiny.a_run(contrastive=400, seed=seed), Execution(tiny.CPU, quiet=True))
+    torch.manual_seed(0)
+    before = nets.build("wrn-tiny", 3).state_dict()
+    for number, seed in enumerate((0, 0, 1)):
+        net = begun(tmp_path / str(number), seed)
         states.append(net.state_dict())
         losses.append([_likeness(of, unlabelled) for of in (before, states[-1])])
     assert tiny.same(states[0], states[1])

@@ -20,7 +20,7 @@ from train import tiny
 from adamatch import ranks
 from adamatch.errors import InputError
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
-from adamatch.train import checkpoint, loop, speed, supply
+from adamatch.train import checkpoint, loop, speed, stopping, supply
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
@@ -156,7 +156,7 @@ def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) 
 
 def test_signals_are_given_back() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with loop._stop_signals() as noted:
+    with stopping.signals() as noted:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
         assert noted == [signal.SIGTERM, signal.SIGINT]

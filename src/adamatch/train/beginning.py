@@ -1,5 +1,6 @@
 """The network as it is before the first step, and labels of unlabelled images that it is sure of then."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +46,7 @@ class Beginning:
             there, sure = ranks.from_first(lambda: self._loaded(whole))
             if not there:
                 if alone is not None:
-                    contrastive.begin(net, alone, self.run, self.execution)
+                    contrastive.begin(net, alone, self.run, self.folder, self.execution)
                 if recipe.fitted_head:
                     how = {"kept": recipe.statistics == "kept", "alone": alone is not None}
                     with bar_before(self.execution.quiet) as bar:
@@ -67,6 +68,7 @@ class Beginning:
         if sure is not None:
             state[LABELS] = torch.from_numpy(sure)
         write_whole(self.file, lambda part: save_file(state, part))
+        shutil.rmtree(self.folder.checkpoints / contrastive.FOLDER, ignore_errors=True)
 
     def _loaded(self, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
         """Whether the network could be read, and the labels beside it; a damaged file counts as none."""

@@ -14,6 +14,7 @@ from adamatch.errors import InputError
 from adamatch.files import (
     SEAL,
     checksum,
+    disk_is_full,
     disk_reason,
     may_pass,
     read_json,
@@ -29,6 +30,18 @@ KEPT = 2
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
     """Write a checkpoint and drop all but the last two. The JSON file comes last: without it there is no checkpoint."""
+    try:
+        return _save(folder, step, tensors, facts)
+    except (OSError, SafetensorError) as error:
+        remedy = "make room" if disk_is_full(error) else "see to that"
+        before = "the one before it is whole" if newest(folder) else "there was none before it"
+        raise InputError(
+            f"{folder}: the checkpoint of step {step} could not be written ({disk_reason(error)}): {remedy} and run the same "
+            f"command again; {before}"
+        ) from None
+
+
+def _save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
     try:
         folder.mkdir(exist_ok=True)
         sync(folder.parent)
@@ -81,6 +94,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
     apart = {name: _apart(tensor) for name, tensor in tensors.items()}
     write_whole(path, write)
+
+
+def randoms(device: torch.device) -> dict[str, Tensor]:
+    """The state of torch's own random numbers, from which a network may have its dropout."""
+    found = {"random.cpu": torch.get_rng_state()}
+    return found | {"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else found
+
+
+def set_randoms(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    if "random.cpu" in tensors:  # an earlier version saved none
+        torch.set_rng_state(tensors["random.cpu"])
+    if "random.cuda" in tensors and device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
 
 
 def newest(folder: Path) -> Path | None:

@@ -5,6 +5,8 @@ at hand.
 """
 
 import math
+import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -15,11 +17,14 @@ from adamatch import ranks
 from adamatch.augment.views import normalise
 from adamatch.data.feed import Feed
 from adamatch.data.tasks import Unlabelled
-from adamatch.errors import InputError
+from adamatch.errors import InputError, Interruption
+from adamatch.files import make_folder
 from adamatch.methods import parts
+from adamatch.train import checkpoint, stopping
 from adamatch.train.execution import Execution
+from adamatch.train.folder import RunFolder
 from adamatch.train.optim import decay_weights
-from adamatch.train.progress import bar_before
+from adamatch.train.progress import Progress, bar_before
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured, Machine
 
@@ -30,6 +35,8 @@ WIDE, NARROW = 256, 64  # outputs of the layers above the features, which are th
 LEAST = 0.5  # of an image that a crop has
 GREY, INVERTED = 0.3, 0.5  # how often a view is
 DRAWS = 11  # random numbers of a view
+FOLDER = "without-labels"  # of its checkpoints, among the run's
+MEMORIES = ("step", "exp_avg", "exp_avg_sq")  # of AdamW
 
 
 class Pair(NamedTuple):
@@ -65,8 +72,55 @@ class Contrast:
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on."""
+        parts = {"net": self.net, "above": self.above}
+        tensors = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+        for number, parameter in enumerate(self.trained):
+            tensors |= {f"{key}.{number}": value for key, value in self.optimiser.state[parameter].items()}
+        return tensors
 
-def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, execution: Execution) -> None:
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, part in (("net", self.net), ("above", self.above)):
+            part.load_state_dict({key: tensors[f"{name}.{key}"] for key in part.state_dict()})
+        for number, parameter in enumerate(self.trained):
+            for key in MEMORIES:
+                saved = tensors[f"{key}.{number}"]
+                like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
+                self.optimiser.state[parameter][key] = like.to(self.machine.device).copy_(saved)
+
+
+class Saved:
+    """Its checkpoints, in a folder of their own: `state` of all that a step draws from and changes."""
+
+    def __init__(self, folder: RunFolder, contrast: Contrast, feed: Feed, generator: torch.Generator) -> None:
+        self.folder, self.path = folder, folder.checkpoints / FOLDER
+        self.contrast, self.feed, self.generator = contrast, feed, generator
+
+    def save(self, done: int, facts: Mapping[str, Any]) -> None:
+        if ranks.rank() > 0:
+            return  # all ranks have the same state
+        self.folder.check()
+        make_folder(self.folder.checkpoints)
+        tensors = self.contrast.state() | checkpoint.randoms(self.contrast.machine.device)
+        checkpoint.save(self.path, done, tensors | {"generator": self.generator.get_state()}, facts)
+
+    def resume(self, facts: Mapping[str, Any], progress: Progress) -> int:
+        """How many steps are done; one with other facts is of no use."""
+        found = ranks.from_first(lambda: checkpoint.load(self.path, progress.warn))
+        if found is None or any(found[1].get(name) != value for name, value in facts.items()):
+            return 0
+        tensors, step = found[0], found[1]["step"]
+        self.contrast.restore(tensors)
+        self.feed.seek(step)
+        if len(tensors["generator"]) == len(self.generator.get_state()):  # else another kind of device's
+            self.generator.set_state(tensors["generator"])
+        checkpoint.set_randoms(tensors, self.contrast.machine.device)
+        progress.say(f"resuming from step {step} of {facts['steps']} without labels")
+        return int(step)
+
+
+def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
     """Train all but the head, on as many images as the recipe says."""
     if not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"{type(net).__name__} has no features and head of its own: leave contrastive at 0")
@@ -74,11 +128,23 @@ def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, execution: Execution
     batch = max(2 * ranks.count(), min(TIMES * run.recipe.batch, len(unlabelled)) // ranks.count() * ranks.count())
     feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
     generator = torch.Generator(machine.images).manual_seed(seed)
-    step, steps = Captured(Contrast(net, machine), machine), max(1, run.recipe.contrastive // batch)
-    with bar_before(execution.quiet) as bar:
-        for done in bar.track(range(steps), description="views of the images, without labels"):
+    contrast, steps = Contrast(net, machine), max(1, run.recipe.contrastive // batch)
+    saved, facts = Saved(folder, contrast, feed, generator), {"steps": steps, "batch": batch, "ranks": ranks.count()}
+    start = saved.resume(facts, Progress(run.recipe, quiet=execution.quiet))
+    step, last_saved = Captured(contrast, machine), time.monotonic()
+    with bar_before(execution.quiet) as bar, stopping.signals() as stopped:
+        shown = bar.add_task("views of the images, without labels", total=steps, completed=start)
+        for done in range(start + 1, steps + 1):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
-            step(Pair(feed.next()[0], ranks.share(u), torch.full((), learning_rate(done / steps), device=machine.images)))
+            lr = torch.full((), learning_rate((done - 1) / steps), device=machine.images)
+            step(Pair(feed.next()[0], ranks.share(u), lr))
+            bar.update(shown, completed=done)
+            stop = stopping.agreed(stopped, done, done == steps)
+            if stop or time.monotonic() - last_saved > execution.seconds_per_checkpoint:  # by each rank's own clock
+                saved.save(done, facts)
+                last_saved = time.monotonic()
+            if stop:
+                raise Interruption(f"stopped at step {done} of {steps} without labels, all of it saved in {folder.path}")
 
 
 def learning_rate(progress: float) -> float:

@@ -1,23 +1,19 @@
 """The training loop: feeds, steps, evaluations, checkpoints; from a checkpoint it goes on as if nothing had happened."""
 
-import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Self
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, Interruption
-from adamatch.files import disk_is_full, disk_reason
-from adamatch.train import checkpoint, memory
+from adamatch.train import checkpoint, memory, stopping
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
@@ -30,7 +26,6 @@ from adamatch.train.supply import Supply
 
 MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4), but never of more than a quarter
 NO_METRICS: Mapping[str, Tensor] = MappingProxyType({})
-ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
 Evaluate = Callable[[nn.Module, int], dict[str, float]]  # the averaged network, and after how many steps
 
@@ -75,7 +70,7 @@ def train(
     """Take the run's steps on the problem's pools; returns the averaged network and what was measured on the way."""
     recipe, machine = run.recipe, execution.machine
     captured, supply = Captured(step, machine), Supply(run, problem, step, execution)
-    with Progress(recipe, quiet=execution.quiet) as progress, _stop_signals() as stopped:
+    with Progress(recipe, quiet=execution.quiet) as progress, stopping.signals() as stopped:
         progress.say(f"images are loaded {supply.places}")
         memory.check(step, recipe, problem, progress.warn)
         history, start = _resumed(folder, step, supply, progress)
@@ -111,7 +106,7 @@ def train(
                     began = saved = time.monotonic()
             elif due:
                 progress.step(done, step.meter.read()[0])
-            if _agreed(stopped, done, last):
+            if stopping.agreed(stopped, done, last):
                 if not last:
                     _measured(step, done, start, folder)  # a spoilt network is not saved
                     history.seconds += time.monotonic() - began
@@ -136,9 +131,7 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
         same_device = supply.seek(start, tensors.pop("generator"))
         step.restore(tensors)
         step.meter.restore(tensors)
-        for name, _, put in _randoms(step.machine.device):
-            if name in tensors:  # an earlier version saved none
-                put(tensors[name])
+        checkpoint.set_randoms(tensors, step.machine.device)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
@@ -168,23 +161,8 @@ def _save(
         return  # all ranks have the same state
     folder.check()
     tensors = {**step.state(), **metrics, "generator": supply.generator.get_state()}
-    tensors |= {name: get() for name, get, _ in _randoms(step.machine.device)}
-    try:
-        checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
-    except (OSError, SafetensorError) as error:
-        remedy = "make room" if disk_is_full(error) else "see to that"
-        before = "the one before it is whole" if checkpoint.newest(folder.checkpoints) else "there was none before it"
-        raise InputError(
-            f"{folder.checkpoints}: the checkpoint of step {done} could not be written ({disk_reason(error)}): {remedy} and "
-            f"run the same command again; {before}"
-        ) from None
-
-
-def _randoms(device: torch.device) -> Iterator[tuple[str, Callable[[], Tensor], Callable[[Tensor], None]]]:
-    """torch's own random numbers, from which a network may have its dropout: a name, how to get and how to set their state."""
-    yield "random.cpu", torch.get_rng_state, torch.set_rng_state
-    if device.type == "cuda":
-        yield "random.cuda", lambda: torch.cuda.get_rng_state(device), lambda state: torch.cuda.set_rng_state(state, device)
+    tensors |= checkpoint.randoms(step.machine.device)
+    checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
 
 
 def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str, Any]:
@@ -199,29 +177,3 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
             f"{checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)
-
-
-def _agreed(stopped: list[int], done: int, last: bool) -> bool:
-    """Whether the run is to stop after this step, on all ranks."""
-    if ranks.count() == 1:
-        return bool(stopped)
-    return (last or done % ASK_EVERY == 0) and bool(ranks.total(torch.tensor(len(stopped))))
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in the list, for the loop to stop after its step."""
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: signals are somebody else's
-        before = {}
-    try:
-        yield noted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
