@@ -204,15 +204,14 @@ def test_what_comes_before_the_first_step_counts_in_all(tmp_path: Path, monkeypa
     begin = Beginning.__call__
 
     def slowly(*given: Any, **more: Any) -> Any:
-        time.sleep(1.5)
+        time.sleep(0.7)
         return begin(*given, **more)
 
     monkeypatch.setattr(Beginning, "__call__", slowly)
     tiny.solve(tiny.a_run(method="noisystudent"), tmp_path / "run")
     teacher, student = (RunFolder(tmp_path / each).result() or {} for each in ("run/generation-0", "run"))
-    assert teacher["wall_seconds"] > 1.5
-    assert teacher["seconds"] < 1.5
-    assert student["wall_seconds"] > teacher["wall_seconds"] + 1.5
+    assert teacher["wall_seconds"] - teacher["seconds"] > 0.7
+    assert student["wall_seconds"] > teacher["wall_seconds"] + 0.7
 
 
 def test_a_student_learns_from_what_its_teacher_is_sure_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
