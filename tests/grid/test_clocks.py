@@ -27,6 +27,7 @@ def all_done_once(out: Path, again: int) -> None:
     assert twice == again
 
 
+@pytest.mark.slow
 def test_a_machine_whose_clock_is_a_day_ahead_is_killed(tmp_path: Path) -> None:
     ahead = clocks.machine("ahead", tmp_path, offset=DAY, does="hang")
     many.wait_until(lambda: begun(tmp_path))
