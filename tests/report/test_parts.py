@@ -1,5 +1,6 @@
 """The numbers behind the page: against small examples worked out by hand."""
 
+import json
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from adamatch.report import charts, looks
 from adamatch.report import record as recorded
 from adamatch.report.answers import Answers, answers, confusion, confusions, galleries, moves, shares
 from adamatch.report.command import command
+from adamatch.report.curves import curves
 from adamatch.report.notes import Notes
 from adamatch.report.pool import Pool
 from adamatch.report.tables import beside
@@ -163,6 +165,17 @@ def test_curves() -> None:
     assert curve.ticks[0] == (0.0, "1.00")
     assert "between 0 and 1" in curve.alt
     assert charts.curve("t", "", [("a", "x", [])], percent=False, mark=None) is None
+
+
+def test_the_curve_of_a_former_test_set_is_left_out(tmp_path: Path) -> None:
+    added: dict[str, Any] = {"tested": "after training, the final model alone"}
+    for how in ({}, added):
+        path = made(tmp_path / str(len(how)), [np.eye(3)], CLASSES, accuracy=40.0, **how)
+        row = json.loads((path / "metrics.jsonl").read_text())
+        (path / "metrics.jsonl").write_text(json.dumps(row | {"target": 90.0, "source": 80.0}))
+        titles = [each.title for each in curves(recorded.read(path))]
+        assert ("Accuracy on labelled target images" in titles) == (not how)
+        assert "Accuracy on held-out source images" in titles
 
 
 def test_looks() -> None:

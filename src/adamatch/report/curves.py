@@ -86,6 +86,8 @@ def of_runs(runs: Sequence[tuple[str, str, Record]], mark: int | None = None) ->
 
 def points(record: Record, key: str) -> list[tuple[float, float]]:
     """(labelled images seen, value) of every evaluation that has it."""
+    if key == "target" and record.result.get("tested"):
+        return []  # of another test set: that of the result was given after training
     rows = [(number(row.get("images")) or number(row.get("step")), number(row.get(key))) for row in record.rows]
     return [(x, y) for x, y in rows if x is not None and y is not None]
 
