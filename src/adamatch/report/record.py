@@ -13,8 +13,8 @@ from adamatch.files import parse, read_json, unsealed
 from adamatch.judge.outputs import FOLDER, Probabilities
 from adamatch.train.folder import CLASSES
 from adamatch.twin import ALONE
+from adamatch.twin import FOLDER as TWIN
 
-TWIN = "twin"
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
 
 

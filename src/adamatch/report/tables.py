@@ -1,6 +1,5 @@
 """What stands in the page's tables: the run beside its twin, its settings, versions and time."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from adamatch.report.answers import Answers
 from adamatch.report.notes import Notes
 from adamatch.report.record import Record, number, section
+from adamatch.train.again import without_digests
 
 ACCURACY = "accuracy on labelled target images"
 TASKS = {
@@ -21,9 +21,7 @@ TASKS = {
 
 def title(record: Record) -> str:
     """photo -> art, without the digests of own images."""
-    source, target = (
-        re.sub(r" \([0-9a-f]{8}\)(?=$| and )", "", str(record.run.get(name) or "")) for name in ("source", "target")
-    )
+    source, target = (without_digests(str(record.run.get(name) or "")) for name in ("source", "target"))
     if record.run.get("task") == "ssl" or not source or source == target:
         return target or record.path.name
     return f"{source} \u2192 {target}"

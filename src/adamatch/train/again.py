@@ -32,7 +32,11 @@ def difference(theirs: Run, ours: Run) -> str:
     then, now = (facts | facts.pop("recipe") for facts in (json.loads(json.dumps(asdict(run))) for run in (theirs, ours)))
     names = [name for name in now if then[name] != now[name] and name != "test"]
     if ours.benchmark == OWN and PIXELS.intersection(names):  # their digests are of images as they are trained on
-        names = [name for name in names if name not in ("source", "target") or _bare(then[name]) != _bare(now[name])]
+        names = [
+            name
+            for name in names
+            if name not in ("source", "target") or without_digests(then[name]) != without_digests(now[name])
+        ]
     if names == ["form"]:
         return "of an earlier version, in which the same configuration meant something else"
     names.sort(key=lambda name: name in FOLLOWS)
@@ -100,9 +104,9 @@ def _told(name: str, then: Any, now: Any, *, own: bool) -> str:
     return f"{argument(name)} was {_value(then)} and is {_value(now)} now"
 
 
-def _bare(text: str) -> str:
-    """Without digests."""
-    return re.sub(r" \([0-9a-f]{8}\)", "", text)
+def without_digests(text: str) -> str:
+    """`photos (1a2b3c4d) and few (5e6f7a8b)`: photos and few."""
+    return re.sub(r" \([0-9a-f]{8}\)(?=$| and )", "", text)
 
 
 def _split(text: str) -> tuple[str, str]:

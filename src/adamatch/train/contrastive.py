@@ -23,7 +23,7 @@ from adamatch.methods import parts
 from adamatch.train import checkpoint, stopping
 from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
-from adamatch.train.optim import decay_weights
+from adamatch.train.optim import decay_weights, memory_of
 from adamatch.train.progress import Progress, bar_before
 from adamatch.train.run import Run
 from adamatch.train.speed import Captured, Machine
@@ -85,24 +85,22 @@ class Contrast:
             part.load_state_dict({key: tensors[f"{name}.{key}"] for key in part.state_dict()})
         for number, parameter in enumerate(self.trained):
             for key in MEMORIES:
-                saved = tensors[f"{key}.{number}"]
-                like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
-                self.optimiser.state[parameter][key] = like.to(self.machine.device).copy_(saved)
+                self.optimiser.state[parameter][key] = memory_of(parameter, tensors[f"{key}.{number}"])
 
 
 class Saved:
     """Its checkpoints, in a folder of their own: `state` of all that a step draws from and changes."""
 
-    def __init__(self, folder: RunFolder, contrast: Contrast, feed: Feed, generator: torch.Generator) -> None:
+    def __init__(self, folder: RunFolder, step: Contrast, feed: Feed, generator: torch.Generator) -> None:
         self.folder, self.path = folder, folder.checkpoints / FOLDER
-        self.contrast, self.feed, self.generator = contrast, feed, generator
+        self.step, self.feed, self.generator = step, feed, generator
 
     def save(self, done: int, facts: Mapping[str, Any]) -> None:
         if ranks.rank() > 0:
             return  # all ranks have the same state
         self.folder.check()
         make_folder(self.folder.checkpoints)
-        tensors = self.contrast.state() | checkpoint.randoms(self.contrast.machine.device)
+        tensors = self.step.state() | checkpoint.randoms(self.step.machine.device)
         checkpoint.save(self.path, done, tensors | {"generator": self.generator.get_state()}, facts)
 
     def resume(self, facts: Mapping[str, Any], progress: Progress) -> int:
@@ -110,14 +108,14 @@ class Saved:
         found = ranks.from_first(lambda: checkpoint.load(self.path, progress.warn))
         if found is None or any(found[1].get(name) != value for name, value in facts.items()):
             return 0
-        tensors, step = found[0], found[1]["step"]
-        self.contrast.restore(tensors)
-        self.feed.seek(step)
+        tensors, done = found[0], int(found[1]["step"])
+        self.step.restore(tensors)
+        self.feed.seek(done)
         if len(tensors["generator"]) == len(self.generator.get_state()):  # else another kind of device's
             self.generator.set_state(tensors["generator"])
-        checkpoint.set_randoms(tensors, self.contrast.machine.device)
-        progress.say(f"resuming from step {step} of {facts['steps']} without labels")
-        return int(step)
+        checkpoint.set_randoms(tensors, self.step.machine.device)
+        progress.say(f"resuming from step {done} of {facts['steps']} without labels")
+        return done
 
 
 def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
@@ -128,16 +126,16 @@ def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, e
     batch = max(2 * ranks.count(), min(TIMES * run.recipe.batch, len(unlabelled)) // ranks.count() * ranks.count())
     feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
     generator = torch.Generator(machine.images).manual_seed(seed)
-    contrast, steps = Contrast(net, machine), max(1, run.recipe.contrastive // batch)
-    saved, facts = Saved(folder, contrast, feed, generator), {"steps": steps, "batch": batch, "ranks": ranks.count()}
+    step, steps = Contrast(net, machine), max(1, run.recipe.contrastive // batch)
+    saved, facts = Saved(folder, step, feed, generator), {"steps": steps, "batch": batch, "ranks": ranks.count()}
     start = saved.resume(facts, Progress(run.recipe, quiet=execution.quiet))
-    step, last_saved = Captured(contrast, machine), time.monotonic()
+    captured, last_saved = Captured(step, machine), time.monotonic()
     with bar_before(execution.quiet) as bar, stopping.signals() as stopped:
         shown = bar.add_task("views of the images, without labels", total=steps, completed=start)
         for done in range(start + 1, steps + 1):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
             lr = torch.full((), learning_rate((done - 1) / steps), device=machine.images)
-            step(Pair(feed.next()[0], ranks.share(u), lr))
+            captured(Pair(feed.next()[0], ranks.share(u), lr))
             bar.update(shown, completed=done)
             stop = stopping.agreed(stopped, done, done == steps)
             if stop or time.monotonic() - last_saved > execution.seconds_per_checkpoint:  # by each rank's own clock

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from adamatch.train.run import Recipe
 
@@ -29,3 +29,9 @@ def decay_weights(parameters: Sequence[nn.Parameter], weight_decay: float) -> li
     free = [parameter for parameter in parameters if parameter.ndim <= 1]
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
+
+
+def memory_of(parameter: nn.Parameter, saved: Tensor) -> Tensor:
+    """What an optimiser remembered of a parameter, from a checkpoint: where that is, and laid out as it."""
+    like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
+    return like.detach().to(parameter.device).copy_(saved)

@@ -14,7 +14,7 @@ from adamatch.methods.contract import Batch, Method, Metrics
 from adamatch.nets.average import WeightAverage
 from adamatch.nets.norm import BatchNorm, keep_statistics
 from adamatch.train.meter import Meter
-from adamatch.train.optim import decay_weights, make_optimiser
+from adamatch.train.optim import decay_weights, make_optimiser, memory_of
 from adamatch.train.run import Recipe
 from adamatch.train.speed import Inputs, Machine, compiled
 
@@ -124,8 +124,7 @@ class Step:
         for name, parameter, memory in self._memories():
             for key, prefix in MEMORIES.items():
                 if (saved := tensors.get(f"{prefix}.{name}")) is not None:
-                    like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
-                    memory[key] = like.to(self.machine.device).copy_(saved)
+                    memory[key] = memory_of(parameter, saved)
 
     def _memories(self) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
         """A name, the parameter and the optimiser's memory of it, for each parameter of each phase."""
