@@ -32,11 +32,8 @@ def difference(theirs: Run, ours: Run) -> str:
     then, now = (facts | facts.pop("recipe") for facts in (json.loads(json.dumps(asdict(run))) for run in (theirs, ours)))
     names = [name for name in now if then[name] != now[name] and name != "test"]
     if ours.benchmark == OWN and PIXELS.intersection(names):  # their digests are of images as they are trained on
-        names = [
-            name
-            for name in names
-            if name not in ("source", "target") or without_digests(then[name]) != without_digests(now[name])
-        ]
+        same = [name for name in ("source", "target") if without_digests(then[name]) == without_digests(now[name])]
+        names = [name for name in names if name not in same]
     if names == ["form"]:
         return "of an earlier version, in which the same configuration meant something else"
     names.sort(key=lambda name: name in FOLLOWS)
