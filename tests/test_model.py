@@ -136,7 +136,7 @@ def test_a_run_that_is_not_finished_has_no_model(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_a_run_that_goes_on_is_waited_for_and_the_one_before_it_is_named(tmp_path: Path) -> None:
+def test_a_run_that_is_not_finished_names_the_one_before_it(tmp_path: Path) -> None:
     given: dict[str, Any] = {"source": arrays(30), "target": arrays(12)[0], "out": tmp_path / "run", "twin": False, **TINY}
     fit(**given)
     (tmp_path / "run" / "earlier").mkdir()
@@ -144,10 +144,15 @@ def test_a_run_that_goes_on_is_waited_for_and_the_one_before_it_is_named(tmp_pat
         (tmp_path / "run" / file).rename(tmp_path / "run" / "earlier" / file)
     with pytest.raises(InputError, match=r"not finished: run the same command again, or take .*earlier, the run before it"):
         load(tmp_path / "run")
-    lock = locks.take(tmp_path / "run" / ".lock")
+
+
+@pytest.mark.posix
+def test_a_run_that_goes_on_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    lock = locks.take(tmp_path / ".lock")
     assert lock is not None
     with pytest.raises(InputError, match="not finished: wait for it"):
-        load(tmp_path / "run")
+        load(tmp_path)
     lock.release()
 
 
