@@ -23,11 +23,11 @@ from adamatch.train.run import Run
 SIZE, STEPS, TESTED = 16, 1000, 2000
 VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, options, changes of the recipe
     "no target labels": (0, {}, {}),
-    "repeated": (1, {}, {}),
-    "repeated, pools=2": (1, {"pools": 2}, {}),
-    "none twice in a step": (1, {}, {"repeat": False}),
+    "repeated": (1, {}, {"repeat": True, "late": 0.0}),
+    "repeated, pools=2": (1, {"pools": 2}, {"repeat": True, "late": 0.0}),
+    "none twice in a step": (1, {}, {"repeat": False, "late": 0.0}),
     "none twice, from the middle of the run on": (1, {}, {"repeat": False, "late": 0.5}),
-    "repeated, from the middle of the run on": (1, {}, {"late": 0.5}),
+    "repeated, from the middle of the run on": (1, {}, {"repeat": True, "late": 0.5}),
 }
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", help="some of them, by name")
     given = parser.parse_args()
-    rows = []
+    rows = {row["variant"]: row for row in json.loads(given.out.read_text())} if given.out.exists() else {}
     for name in given.only or VARIANTS:
         labels, options, changes = VARIANTS[name]
         task = "ssda" if labels else "uda"
@@ -70,8 +70,8 @@ def main() -> None:
         result = folder.result()
         assert result is not None
         facts = {key: result[key] for key in ("accuracy", "seconds", "machine", "versions", "date")}
-        rows.append({"variant": name, **facts, "curve": [round(row["target"], 2) for row in result["evaluations"]]})
-        given.out.write_text(json.dumps(rows, indent=1) + "\n")
+        rows[name] = {"variant": name, **facts, "curve": [round(row["target"], 2) for row in result["evaluations"]]}
+        given.out.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
         print(f"{name:24} {result['accuracy']:.1f}", flush=True)
 
 

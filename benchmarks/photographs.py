@@ -20,6 +20,7 @@ Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment
 import argparse
 import itertools
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path, help="write a table of what is there, and train nothing")
+    parser.add_argument("--table", type=Path, help="write a table of what is there without target labels, and train nothing")
     parser.add_argument("--picture", type=Path, help="draw what is there, and train nothing")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -77,12 +78,12 @@ def main() -> None:
         picture(given.set, given.out, given.picture)
     elif given.one:
         print(do(given, *given.one.split(":")), flush=True)
-    else:
-        go(given)
+    elif not go(given):
+        sys.exit(1)
 
 
-def go(given: argparse.Namespace) -> None:
-    """All runs that are not done, so many processes at a time."""
+def go(given: argparse.Namespace) -> bool:
+    """All runs that are not done, so many processes at a time; whether none failed."""
     pairs = given.only or [":".join(pair) for pair in itertools.permutations(DOMAINS[given.set], 2)]
     methods = given.method or ["adamatch", "supervised"]
     waiting = [f"{pair}:{method}:{seed}" for seed in given.seeds for pair in pairs for method in methods]
@@ -90,8 +91,10 @@ def go(given: argparse.Namespace) -> None:
     for domain in sorted({domain for each in waiting for domain in each.split(":")[:2]}):
         images(given, domain)  # once, before processes would do it at the same time
     running: list[subprocess.Popen[bytes]] = []
+    well = True
     began = time.monotonic()
     while waiting or running:
+        well = well and not any(process.poll() for process in running)
         running = [process for process in running if process.poll() is None]
         if waiting and len(running) < given.processes and time.monotonic() - began < given.seconds:
             command = [sys.executable, *sys.argv, "--one", waiting.pop(0)]
@@ -99,6 +102,7 @@ def go(given: argparse.Namespace) -> None:
         elif time.monotonic() - began >= given.seconds and not running:
             break
         time.sleep(0.1)
+    return well
 
 
 def images(given: argparse.Namespace, domain: str) -> Store:
@@ -112,7 +116,8 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
     began, name = time.monotonic(), name_of(":".join((source, target, method, seed)), given.labels)
     wanted = images(given, target)
     labelled = wanted if source == target else images(given, source)
-    folder = given.runs / given.set / name
+    kept = f"{name}-{json.dumps([given.recipe, given.options])}" if given.recipe or given.options else name
+    folder = given.runs / given.set / re.sub(r"[^\w.+-]+", "_", kept)
     task, rows, few = posed(labelled, wanted, given.labels, int(seed))
     model = adamatch.fit(
         **task,
@@ -148,7 +153,7 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
     }
     held = _held_out_labels(model, labelled, task.get("labels_per_class"), int(seed))
     np.savez_compressed(
-        given.runs / given.set / f"{name}.npz",
+        folder.with_name(f"{folder.name}.npz"),
         labels=labels,
         held=held,
         steps=np.array(list(found)),
@@ -191,6 +196,7 @@ def name_of(run: str, labels: int) -> str:
 def table(which: str, folder: Path) -> str:
     """Markdown: a row for each pair, with the mean over seeds where there are several."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    found = [each for each in found if not each.get("labels")]
     methods = [name for name in ("supervised", "fixmatch+", "adamatch") if any(each["method"] == name for each in found)]
     shown = {"supervised": "source only", "fixmatch+": "FixMatch+", "adamatch": "AdaMatch"}
     lines = [

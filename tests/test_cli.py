@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 import adamatch
 from adamatch import cli, files, given
 from adamatch.data.decode import kinds
+from adamatch.errors import InputError
 from adamatch.train import checkpoint
 from adamatch.train.folder import RunFolder
 from adamatch.train.run import Run
@@ -270,6 +271,22 @@ def test_usage_mistakes_name_the_option(call: Call) -> None:
     assert "--target" in outcome.err
     refused(call("train", "--option", "align"), "name=value", "align")
     refused(call("train", "--target", "handwritten", "--source", "rendered", "--lr", "-1"), "lr is a number from 0")
+
+
+@pytest.mark.parametrize(("asked", "late"), [(["--repeat"], 0.0), (["--no-repeat"], 0.5), ([], 0.5)])
+def test_repeated_labels_count_from_the_first_step_on(
+    call: Call, monkeypatch: pytest.MonkeyPatch, asked: list[str], late: float
+) -> None:
+    runs: list[Run] = []
+
+    def train(run: Run, **_: object) -> None:
+        runs.append(run)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("adamatch.experiment.train", train)
+    pair = ("--source", "rendered", "--target", "handwritten")
+    refused(call("train", *pair, "--task", "ssda", "--labels", "1", "--budget", "fast", *asked), "that is enough")
+    assert runs[0].recipe.late == late
 
 
 def test_the_version(call: Call) -> None:

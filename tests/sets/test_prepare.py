@@ -153,6 +153,22 @@ def test_another_archive_is_not_mixed_into_half_a_store(tmp_path: Path) -> None:
     assert len(store) == COUNT - 1
 
 
+def test_other_images_in_the_same_folder_are_not_mixed_into_half_a_store(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    (folder / "a").mkdir(parents=True)
+    images = formats.random_images(COUNT + 1, 16, 16, 3)
+    for i, image in enumerate(images):
+        (folder / "a" / f"{i:04d}.png").write_bytes(formats.encoded(image))
+
+    def split(first: int) -> Split:
+        names = [f"a/{i:04d}.png" for i in range(first, first + COUNT)]
+        return from_names(folder, names, np.zeros(COUNT, int), ("a",))
+
+    next(store_split(lambda: split(0), tmp_path / "store", 16, info={}, workers=1))
+    assert np.load(tmp_path / ".store.partial" / "done.npy").any()
+    np.testing.assert_array_equal(run(split(1), tmp_path / "store").images, images[1:])
+
+
 def test_unreadable_images_stop_it_by_name_or_are_left_out(tmp_path: Path) -> None:
     split = archive(tmp_path, bad=(5, 250))
     with pytest.raises(InputError, match=r"^2 of 300 images cannot be read .*a/0005\.png.* is truncated\): .*--skip-bad"):

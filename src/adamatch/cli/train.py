@@ -19,7 +19,8 @@ def train(
     labels: Annotated[int, typer.Option(help="Labelled target images per class, for ssl and ssda")] = 0,
     method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
     budget: Annotated[
-        str, typer.Option(help="paper, or fast: fewer images (for digits a recipe of its own: docs/what-matters.md)")
+        str,
+        typer.Option(help="paper, or fast: a million images at most (for digits a recipe of its own: docs/what-matters.md)"),
     ] = "paper",
     option: Annotated[
         list[str] | None, typer.Option(help="An argument of the method, e.g. align=none, interpolate=false")
@@ -91,6 +92,8 @@ def train(
             "repeat": repeat,
             "statistics": statistics,
         }
+        if repeat:  # as in the paper: from the first step on
+            overrides["late"] = 0.0
         weights = "" if weights == "none" else weights
         if weights:  # the paper's protocol, unless told otherwise
             overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}

@@ -99,7 +99,12 @@ def run(
     out: Out = None,
     keep: Keep = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0, max=LONGEST, help="Start no run that would not end within so many seconds")
+        float | None,
+        typer.Option(
+            min=0,
+            max=LONGEST,
+            help="Start no run that would not end within so many seconds (each worker's first is always begun)",
+        ),
     ] = None,
     processes: Annotated[
         int, typer.Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
@@ -235,7 +240,9 @@ def table(
         results = [result for each in experiments.load(name, only) if (result := folders.result(each)) is not None]
     if not any(each.get("accuracy") is not None for each in results):
         remedy = (
-            "it has no results" if Path(name).is_dir() else f"do some with `adamatch grid run {name}`, or say where with --out"
+            "it has no results"
+            if Path(name).is_dir()
+            else f"do some with `adamatch grid run {name}`, or say where they are with --out or --keep"
         )
         raise InputError(f"no result of {name} is there{f' with {only!r} in its name' if only else ''}: {remedy}")
     typer.echo(render.render(tables.tables(results, detail), form), nl=False)

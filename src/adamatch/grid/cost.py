@@ -140,8 +140,8 @@ def _of_row(row: dict[str, Any], machine: str) -> Measured:
 
 @dataclass(frozen=True)
 class Rates:
-    """Step times by measurement, one's own before those that are known: of the same step, else scaled by operations from the
-    same network and size (and method, where that was measured); else assumed."""
+    """Step times by measurement, one's own before those that are known: of the same step, else scaled from others of the same
+    network and size (and method, where that was measured); else assumed."""
 
     measured: Sequence[Measured] = ()
 
@@ -159,7 +159,7 @@ def _step(wanted: Shape, measured: Sequence[Measured]) -> tuple[float, str] | No
         return seconds, f"measured on {machine}"
     if near := [each for each in measured if each.shape[:2] == wanted[:2]]:
         seconds, machine = _fastest([each for each in near if each.shape.method == wanted.method] or near, wanted)
-        return seconds, f"scaled by operations from other steps of {wanted.network} at {wanted.size} on {machine}"
+        return seconds, f"scaled from other steps of {wanted.network} at {wanted.size} on {machine}"
     return None
 
 
@@ -167,8 +167,17 @@ def _fastest(measured: Iterable[Measured], wanted: Shape) -> tuple[float, str]:
     """Seconds of a step on the fastest machine, the median of what was measured there."""
     by_machine: dict[str, list[float]] = {}
     for each in measured:
-        by_machine.setdefault(each.machine, []).append(each.seconds * work(wanted) / work(each.shape))
+        by_machine.setdefault(each.machine, []).append(each.seconds * _times_as_long(wanted, each.shape))
     return min((statistics.median(values), machine) for machine, values in by_machine.items())
+
+
+def _times_as_long(step: Shape, other: Shape) -> float:
+    """What one step takes by another: as both were measured on one machine, else by operations."""
+    for machine in dict.fromkeys(each.machine for each in KNOWN):
+        known = {each.shape: each.seconds for each in KNOWN if each.machine == machine}
+        if step in known and other in known:
+            return known[step] / known[other]
+    return work(step) / work(other)
 
 
 def step_times(runs: Iterable[Run], estimates: Mapping[str, Estimate]) -> list[str]:

@@ -31,13 +31,13 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "repeat=False": "no labelled image twice in a step (repeat=False)",
     "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
     "late=0.0": "target labels from the first step on (late=0)",
-    "form=0": "as it was until its weights or draws were corrected (form=0)",
+    "form=0": "as it was before a correction (form=0)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."
 BOLD = " Bold is what leads all others by more than both standard deviations together."
 BESIDE = "In parentheses the paper's figure"
 WIDER = "* the paper's mean over all pairs of the benchmark, ours over those that are here"
-ONLY = "[n]: the mean over n pairs only, not to be compared with those over more"
+ONLY = "[n]: the mean over n of the pairs; do not compare it with means over other pairs"
 
 
 def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Table]:
@@ -110,12 +110,12 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
             (source, [[each for each in mine if each.pair == (source, target)] for target in targets]) for source in sources
         ]
         title = f"{_titled(mine[0].setting)}, {METHODS[method]}: every pair"
-        made.append(_table(title, "source \\ target", targets, rows, best=False))
+        made.append(_table(title, "source \\ target", targets, rows, compared=False))
     return made
 
 
 def _variants(done: Sequence[Done]) -> list[Table]:
-    """For every method that was varied: its variants on the pairs and seeds that they were run on, and itself on the same."""
+    """For every method that was varied: its variants, and itself on the pairs and seeds that any of them was run on."""
     made = []
     keys = {(*each.setting, each.method) for each in done if each.variant}
     for benchmark, task, labels, method in sorted(keys, key=_order):
@@ -203,17 +203,16 @@ def _table(
     columns: Sequence[str],
     rows: Sequence[tuple[str, Sequence[Sequence[Done]]]],
     *,
-    best: bool = True,
+    compared: bool = True,
     paper: bool = True,
 ) -> Table:
-    """A row for each group of finished runs that has any; a dash where a cell has none."""
+    """A row for each group of finished runs that has any; a dash where a cell has none. Rows may be of the same pairs, and then
+    are compared."""
     named = [(name, groups) for name, groups in rows if any(groups)]
     cells = [[_cell(group, paper) for group in groups] for _, groups in named]
-    for column in range(len(columns)):
+    for column in range(len(columns) if compared else 0):
         _mark_narrow([row[column] for _, row in named], cells, column)
-    if best and len(named) > 1:
-        for column in range(len(columns)):
-            _mark_best(cells, column, [name for name, _ in named])
+        _mark_best(cells, column, [name for name, _ in named])
     counts = sorted({cell.n for row in cells for cell in row if isinstance(cell, Figure)})
     seeds = f"n = {counts[0]} seed{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]} seeds"
     covered = {len({each.pair for each in group}) for _, groups in named for group in groups if group}
@@ -229,16 +228,16 @@ def _cell(group: Sequence[Done], paper: bool) -> Cell:
 
 
 def _mark_narrow(groups: Sequence[Sequence[Done]], cells: list[list[Cell]], column: int) -> None:
-    """Say of how many pairs a mean is, where another of its column is of more."""
-    pairs = [len({each.pair for each in group}) for group in groups]
-    for row, count in zip(cells, pairs, strict=True):
+    """Say of how many pairs a mean is, where others of its column are of pairs that it lacks."""
+    pairs = [{each.pair for each in group} for group in groups]
+    for row, mine in zip(cells, pairs, strict=True):
         cell = row[column]
-        if isinstance(cell, Figure) and count < max(pairs):
-            row[column] = replace(cell, only=count)
+        if isinstance(cell, Figure) and mine != set().union(*pairs):
+            row[column] = replace(cell, only=len(mine))
 
 
 def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
-    """The best of those that can be compared (over as many pairs, and no oracle), where its lead is more than seeds make."""
+    """The best of those that can be compared (over all pairs, and no oracle), where its lead is more than seeds make."""
     compared = [
         (row, cell)
         for row, name in zip(cells, names, strict=True)

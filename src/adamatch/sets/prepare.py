@@ -1,5 +1,6 @@
 """Published archives -> stores: one loop for every set, on all cores, in bounded memory, that goes on after a kill."""
 
+import hashlib
 import multiprocessing as mp
 import os
 import signal
@@ -47,7 +48,8 @@ def store_split(
     split = find()
     if not split.count:
         raise InputError(f"{split.files[0] if split.files else path} holds no images: fetch it again")
-    plan = repr([(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in split.files])
+    files = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in split.files]
+    plan = repr((files, hashlib.sha256(repr(split.names).encode()).hexdigest()))
     head = dict(info) | {"from": [file.name for file in split.files]}
     labelled = split.labels is not None
     writer = Writer(path, count=split.count, size=size, classes=split.classes, labelled=labelled, info=head, plan=plan)

@@ -29,6 +29,7 @@ class Split:
     classes: tuple[str, ...]
     images: Callable[[Wanted], Iterator[tuple[int, Payload]]]
     files: tuple[Path, ...]
+    names: tuple[str, ...] = ()  # of its images, where they have some
 
 
 # What a reader returns: the splits whose files are there, each opened only when it is asked for.
@@ -102,7 +103,7 @@ def from_names(
     def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
         return contents(archive, {name: i for i, name in enumerate(names) if wanted[i]})
 
-    return Split(len(names), labels, classes, each, (archive, *files))
+    return Split(len(names), labels, classes, each, (archive, *files), tuple(names))
 
 
 def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:
