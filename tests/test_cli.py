@@ -4,6 +4,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -490,6 +491,15 @@ def test_odd_names_are_shown_and_written_harmlessly(
     assert "apostrophe" in call("predict", "--help").out
 
 
+def test_predictions_may_be_written_among_the_images(data: Path, tmp_path: Path, call: Call) -> None:
+    shutil.copytree(data / "few", tmp_path / "few")
+    for _ in range(2):
+        for option, name in (("--csv", "out.csv"), ("--parquet", "out.parquet")):
+            done = call("predict", data / "run", tmp_path / "few", option, tmp_path / "few" / name)
+            assert done.code == 0, done.err
+    assert len((tmp_path / "few" / "out.csv").read_text().splitlines()) == 1 + 3
+
+
 def test_predictions_on_stdout_are_a_csv_and_nothing_else(
     data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -537,10 +547,11 @@ import os, signal, sys
 sys.argv = ["adamatch", "predict", "run", "few", "--csv", sys.argv[1]]
 from adamatch import Model, cli, starting
 assert signal.getsignal(signal.SIGINT) is starting._end
-def stream(self, images, **how):
+def parts():
     assert os.path.exists(sys.argv[-1] + ".part")
     import stopped_here
-Model.stream = stream
+    yield
+Model.stream = lambda self, images, **how: (1, parts())
 cli.main()
 """
 

@@ -22,6 +22,7 @@ from adamatch.errors import InputError
 from adamatch.fit import _side
 from adamatch.settings import Settings, choose
 from adamatch.train import speed
+from adamatch.train.folder import RunFolder
 from adamatch.train.speed import Machine
 
 SAME = arrays(81)
@@ -252,6 +253,51 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     assert len(asked) == 1
     adamatch.fit(**given, overwrite=True)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("how", ["folder", "list", "pairs"])
+def test_images_in_the_runs_folder_are_refused(how: str, tmp_path: Path) -> None:
+    pixels, labels = arrays(30)
+    adamatch.fit(source=(pixels, labels), target=pixels, out=tmp_path / "run", twin=False, **TINY)
+    inside = tmp_path / "run" / "mine"
+    inside.mkdir()
+    files = [inside / f"{i}.png" for i in range(len(pixels))]
+    for file, image in zip(files, pixels, strict=True):
+        Image.fromarray(image).save(file)
+    (tmp_path / "mine.csv").write_text("path\n" + "\n".join(map(str, files)))
+    target = {"folder": inside, "list": tmp_path / "mine.csv", "pairs": files}[how]
+    with pytest.raises(InputError, match=r"target lies in .*run, the run's folder, which may be emptied: move it elsewhere"):
+        adamatch.fit(source=(pixels, labels), target=target, out=tmp_path / "run", overwrite=True, **TINY)
+    assert all(file.exists() for file in files)
+
+
+def test_nobody_else_has_the_folder_until_the_twin_and_the_page_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def finish(*_: object, **__: object) -> None:
+        with pytest.raises(InputError, match="is being used by another process") as refused, RunFolder(tmp_path).hold():
+            pass
+        said.append(str(refused.value))
+
+    monkeypatch.setattr("adamatch.twin.train", finish)
+    monkeypatch.setattr("adamatch.report.page.finish", finish)
+    adamatch.fit(source=arrays(30), target=arrays(12)[0], out=tmp_path, **TINY)
+    assert len(said) == 2
+    with RunFolder(tmp_path).hold():
+        pass
+
+
+def test_paths_may_be_an_array_and_the_folder_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pixels, labels = arrays(30)
+    for i, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / f"{i}.png")
+    paths = np.array([str(tmp_path / f"{i}.png") for i in range(len(pixels))])
+    model = adamatch.fit(source=(pixels, labels), target=paths, out="~/run", twin=False, **TINY)
+    assert model.folder == tmp_path / "run"
+    assert (tmp_path / "run" / "model.json").is_file()
 
 
 def test_a_run_among_the_images_is_refused(tmp_path: Path) -> None:

@@ -4,23 +4,20 @@ import copy
 import datetime
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 import adamatch
 from adamatch import methods, nets, ranks
 from adamatch.data.feed import Place
-from adamatch.data.tasks import Labelled, Problem, add_labelled, split_hash
+from adamatch.data.tasks import Labelled, Problem, Unlabelled, add_labelled, split_hash
 from adamatch.errors import InputError
 from adamatch.evaluate import Evaluation, predict_together
-from adamatch.files import disk_is_full
 from adamatch.given import overwriting
 from adamatch.judge.outputs import Outputs
 from adamatch.methods import NoisyStudent, arguments
@@ -96,7 +93,7 @@ def solve(
     if not run.form:
         raise InputError("what this run is called has another meaning now: its result can be read, and not made again")
     distributed.agree(run, problem)
-    with folder.claim(run, overwrite=overwrite) as claimed, _room(folder), memory.explained(run.recipe, folder.path):
+    with folder.claim(run, overwrite=overwrite) as claimed, memory.explained(run.recipe, folder.path):
         run = ranks.from_first(lambda: claimed)  # the others do not see the folder
         say = Progress(run.recipe, quiet=execution.quiet).say
         done = ranks.from_first(folder.result)
@@ -144,17 +141,6 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
     return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
 
-@contextmanager
-def _room(folder: RunFolder) -> Iterator[None]:
-    """A disk that fills up is the user's to see to; nothing is lost."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        if not disk_is_full(error):
-            raise
-        raise InputError(f"{folder.path}: the disk is full: make room and run the same command again, it resumes") from None
-
-
 def _generations(run: Run) -> int:
     """How many teachers come before the network that is wanted."""
     if run.method != "noisystudent":
@@ -177,6 +163,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     if not execution.brief:
         for note in (*problem.notes, *([loaded] if loaded else []), *_remarks(run, built)):
             say(note)
+    given = problem.unlabelled
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
     begin = Beginning(run, stage.folder, execution)
@@ -186,7 +173,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
         replace(problem, tests={}),  # test sets are for `evaluate` alone
         stage.folder,
         Step(trained, method, run.recipe, machine, say),
-        _evaluation(problem, stage.folder, execution, run.recipe.last_step),
+        _evaluation(problem, given, stage.folder, execution, run.recipe.last_step),
         execution,
     )
     average = average.net if isinstance(average, Upper) else average
@@ -202,10 +189,11 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     return model
 
 
-def _evaluation(problem: Problem, folder: RunFolder, execution: Execution, last: int) -> loop.Evaluate:
-    """Measures accuracy where there are labels, and notes what the network says where there are none."""
+def _evaluation(problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int) -> loop.Evaluate:
+    """Measures accuracy where there are labels, and notes what the network says where there are none: of the images `given`."""
     accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
     outputs = Outputs(classes, problem.unlabelled, problem.tests.get("source"), folder.path, execution.machine)
+    outputs.name(given)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
         if step == last or not execution.brief:

@@ -16,7 +16,7 @@ from adamatch.data.folders import is_store, median_side
 from adamatch.data.items import sides
 from adamatch.data.own import OwnData
 from adamatch.data.store import Store
-from adamatch.data.tables import contains, names_files, same_files
+from adamatch.data.tables import contains, lies_in, listed, names_files, same_files
 from adamatch.data.tasks import Problem, few_of_many
 from adamatch.ending import judged
 from adamatch.errors import InputError, shortened, unknown
@@ -103,14 +103,18 @@ def fit(
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
+        source, target, target_labels, test = map(listed, (source, target, target_labels, test))
         _check(source, target, method, network, seed, labels_per_class)
+        out = Path(out).expanduser()
         for name, given in (("source", source), ("target", target), ("target_labels", target_labels), ("test", test)):
             if contains(given, out):
                 raise InputError(f"{out} lies in {argument(name)} {given}, among its images: choose a folder beside it")
+            if lies_in(given, out):
+                raise InputError(f"{argument(name)} lies in {out}, the run's folder, which may be emptied: move it elsewhere")
         same = _same(source, target)
         asked = Settings(
             network=network if isinstance(network, str) else _shape_of(network),
-            weights=weights if isinstance(network, str) else "none",
+            weights=str(weights) if isinstance(network, str) else "none",
             size=size,
             images=images,
             batch=batch,
@@ -160,14 +164,16 @@ def fit(
         beside = twins.plan(run, problem) if twin else None
         if beside:
             progress.say(beside.line)
-        model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
-        if beside:
-            twins.train(beside, problem, folder, execution, net=own)
-        told = replace(judged(model, problem, folder, same=same), folder=Path(out))
-        if ranks.rank() == 0 and page.is_older(Path(out)):
-            page.finish(told, problem, data, {"source": source, "target": target, "target_labels": target_labels, "test": test})
+        with folder.hold():
+            model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
+            if beside:
+                twins.train(beside, problem, folder, execution, net=own)
+            told = replace(judged(model, problem, folder, same=same), folder=out)
+            if ranks.rank() == 0 and page.is_older(out):
+                given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
+                page.finish(told, problem, data, given)
         if not quiet and ranks.rank() == 0:
-            show.ending(told, Path(out))
+            show.ending(told, out)
         return told
 
 
@@ -184,7 +190,8 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
     if not hasattr(seed, "__index__") or not 0 <= seed <= LARGEST_SEED:
         raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
-    if labels_per_class is not None and (isinstance(labels_per_class, float) or not 1 <= labels_per_class <= MOST_LABELS):
+    whole = hasattr(labels_per_class, "__index__")
+    if labels_per_class is not None and not (whole and 1 <= labels_per_class <= MOST_LABELS):
         raise InputError(f"labels per class are a whole number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
 
 

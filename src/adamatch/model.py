@@ -1,6 +1,5 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
 
-import csv
 import json
 import warnings
 import webbrowser
@@ -57,10 +56,12 @@ class Predictions:
 
     def to_csv(self, path: str | Path) -> Path:
         """A file of path, class, probability, then the probability of every class."""
-        path = Path(path)
-        with path.open("w", newline="", errors="surrogateescape") as file:
-            csv.writer(file).writerows(csv_rows(self))
-        return path
+        from adamatch.report import written  # it needs Predictions in turn
+
+        written.refuse_the_same([Path(path)], [])
+        with written.csv_file(Path(path), self.classes) as write:
+            write(self)
+        return Path(path)
 
     def to_pandas(self) -> Any:
         """The same as a DataFrame, if pandas is installed."""

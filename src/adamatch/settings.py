@@ -130,7 +130,8 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
     same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late")}
     if values.get("frozen") and asked.strong == "cta":
-        same["strong"] = "randaugment"  # views that are made beforehand cannot follow what CTAugment learns
+        same["strong"] = "randaugment"
+        reasons.append("strong augmentation: randaugment, because views made beforehand cannot follow what CTAugment learns")
     recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
     changes = {**(FROZEN_ALIKE if recipe.frozen else ALIKE), **({"lr": asked.lr} if asked.lr else {})}
     alike = replace(recipe, **changes) if started else None
@@ -192,6 +193,10 @@ def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) ->
             reasons.append(f"network: {LITE} from ImageNet's weights, because these look like photographs")
             return LITE, IMAGENET
         reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
+    elif network == weights == "auto" and not large and asked.size != "auto" and side_of() >= PHOTOGRAPH:
+        reasons.append(
+            f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, by which photographs gain much"
+        )
     if weights == "auto":
         weights = IMAGENET if is_pretrained(network) else "none"
     if weights == IMAGENET and network == "auto":

@@ -94,6 +94,14 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
         read_folder(tmp_path / "flat", size=8, labelled=True)
 
 
+def test_a_link_that_leads_up_brings_no_images_of_other_classes(animals: Path) -> None:
+    before = list_images(animals)
+    (animals / "cat" / "up").symlink_to(animals, target_is_directory=True)
+    (animals / "cat" / "further").symlink_to(animals.parent, target_is_directory=True)
+    after = list_images(animals)
+    assert after[0] == before[0]
+
+
 def test_a_link_that_leads_back_ends(animals: Path) -> None:
     (animals / "cat" / "loop").symlink_to(animals / "cat", target_is_directory=True)
     assert len(list_images(animals)[0]) == 6

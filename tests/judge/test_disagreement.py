@@ -113,6 +113,23 @@ def test_the_gain_is_by_what_suits_the_networks_start(started: bool, name: str) 
     assert accuracy.gain(replace(BOTH, started=started)) == ours - theirs
 
 
+def test_the_gain_is_no_more_than_what_differs() -> None:
+    sure = np.where(RUN.last == RUN.last.max(1, keepdims=True), 0.97, 0.01).astype(np.float32)  # the same answers
+    same = replace(RUN, target=np.stack([sure]), source=RUN.source[-1:], steps=(1,))
+    ours, theirs = accuracy.HIGH["difference"](RUN), accuracy.HIGH["difference"](same)
+    assert ours is not None
+    assert theirs is not None
+    assert abs(ours - theirs) > 0.02
+    assert accuracy.gain(made.beside(RUN, same)) == 0
+
+
+def test_of_a_class_without_a_held_out_image_the_gain_from_nothing_is_not_known() -> None:
+    some = HELD < 3
+    fewer = [replace(each, source=each.source[:, some], held=HELD[some]) for each in (RUN, TWIN)]
+    assert accuracy.gain(replace(made.beside(*fewer), started=False)) is None
+    assert accuracy.gain(made.beside(*fewer)) is not None
+
+
 def test_the_range_is_made_of_the_lowest_of_what_is_known() -> None:
     found: dict[str, float | None] = dict.fromkeys((*accuracy.HIGH, *accuracy.LOW), 0.9)
     found |= {"twin and source": 0.5, "critic": 0.3, "twin": 0.1}  # of the last nothing is said

@@ -98,6 +98,9 @@ def test_a_class_called_path(tmp_path: Path) -> None:
             {"path": "x", "class": "b", "probability": "0.7500", "path (class)": "0.2500", "b": "0.7500"}
         ]
     assert found.to_csv(tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    (tmp_path / "c.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InputError, match=r"c\.png"):
+        found.to_csv(tmp_path / "c.png")
     parquet = pytest.importorskip("pyarrow.parquet")
     with written.parquet_file(tmp_path / "a", ("path", "b")) as write:
         write(Predictions(("x\udcff",), np.array([[0.25, 0.75]], np.float32), ("path", "b")))

@@ -15,6 +15,7 @@ from adamatch import nets
 from adamatch.augment.views import Picked, Views, normalise
 from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.errors import InputError
+from adamatch.judge import outputs
 from adamatch.model import Model
 from adamatch.nets.efficientnet_lite import EfficientNetLite
 from adamatch.nets.frozen import Upper
@@ -163,6 +164,8 @@ def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_pat
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert {"head.weight", "conv_head.weight", "bn2.running_mean", "blocks.5.0.conv_pw.weight"} <= moved
     assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
+    tiny.solve(tiny.a_run(), tmp_path / "other")  # with nothing frozen, images are known by the same names
+    assert outputs.images(tmp_path / "run") == outputs.images(tmp_path / "other") != ()
     # From the images, the opened model predicts what evaluations found from the bank.
     opened = Model.load(tmp_path / "run", device="cpu")
     test = tiny.problem().tests["target"]

@@ -74,6 +74,22 @@ def test_nothing_is_done_that_is_not_wanted(tmp_path: Path, changes: dict[str, A
     assert not (tmp_path / "checkpoints").exists()
 
 
+def test_a_head_that_is_there_stays_and_labels_are_told_all_the_same(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    plain = nets.build("wrn-tiny", 3).state_dict()
+    net, problem = begin(tmp_path, contrastive=0, weights="a file")
+    assert tiny.same(net.state_dict(), plain)
+    assert problem.guesses.any()
+
+
+def test_what_is_drawn_later_is_the_same_where_the_beginning_is_read(tmp_path: Path) -> None:
+    drawn = []
+    for _ in range(2):
+        begin(tmp_path)
+        drawn.append(torch.rand(4))
+    assert torch.equal(*drawn)
+
+
 def test_a_method_that_sees_labelled_images_alone_begins_with_nothing_else(tmp_path: Path) -> None:
     torch.manual_seed(0)
     plain = nets.build("wrn-tiny", 3).state_dict()

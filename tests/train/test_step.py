@@ -65,6 +65,17 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
     assert (float(seen[2] / seen[1]) > 0.8) is lifted
 
 
+@pytest.mark.parametrize("repeat", [True, False])
+def test_few_labels_come_once_in_a_step_however_rare_their_class_is(repeat: bool) -> None:
+    run, problem = tiny.a_run(task="ssda", labels=1, balanced=True, repeat=repeat, batch=16), tiny.problem("ssda", labels=6)
+    few = problem.labelled[1]
+    rows = np.concatenate([np.flatnonzero(few.labels < 2), np.flatnonzero(few.labels == 2)[:1]])
+    uneven = replace(few, parts=(few.parts[0][rows],), labels=few.labels[rows])
+    supply = supply_of(run, replace(problem, labelled=(problem.labelled[0], uneven)), "adamatch")
+    seen = [supply.next(done).y_sl[16:].sum(0) for done in range(12)]
+    assert (max(float(each[2]) for each in seen) > 1) is repeat
+
+
 def test_what_a_step_gets() -> None:
     """lr, progress and sizes of every step; all tensors of the same shape at every step."""
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)

@@ -48,8 +48,8 @@ def predict(
         if callable(signal.getsignal(signal.SIGINT)):  # not where it is ignored
             # Until now Ctrl-C inside an import ended the process at once (`starting`): what is half written would stay.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        count, parts = trained.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
         writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
-        count, parts = trained.stream(paths, skip_bad=skip_bad)
         done, skipped = 0, dict[str, str]()
         with show.bar(f"predicting with {run}", count) as advance:
             for part in parts:

@@ -18,6 +18,7 @@ Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
 
 # Files that lie beside images and are none. Anything else that cannot be read is reported, not passed over.
 SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
+SIDECARS |= {".parquet", ".pq", ".part"}  # what `predict` writes
 PATH_HEADERS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 FORM = "path,label, separated by commas"
 LABEL_HEADERS = ("label", "class", "class_name", "category", "target")
@@ -85,7 +86,7 @@ def list_csv(
         reader = csv.reader(io.StringIO(read_file(file).decode("utf-8-sig"), newline=""), skipinitialspace=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{file} cannot be read as CSV in UTF-8 ({error})") from None
+        raise InputError(f"{file} cannot be read as CSV in UTF-8 ({error}): save it as UTF-8") from None
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     at_path, at_label = 0, 1
     if any(name in PATH_HEADERS for name in header) and not os.path.isfile(file.parent / rows[0][1][0]):
@@ -135,8 +136,9 @@ def _some(paths: list[Path], where: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Everything below a folder that may be an image, in a fixed order; follows links, but no link twice."""
-    seen = set()
+    """Everything below a folder that may be an image, in a fixed order; follows links, but none twice or upwards."""
+    whole = Path(folder).resolve()
+    seen = {str(above) for above in whole.parents}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(here)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))

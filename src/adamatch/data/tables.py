@@ -198,9 +198,28 @@ def _are_pairs(source: Sequence[Any]) -> bool:
 
 def contains(source: Any, path: str | Path) -> bool:
     """Whether a path lies in a folder that was given as images."""
-    given = list(source.values()) if isinstance(source, Mapping) else source if isinstance(source, (list, tuple)) else [source]
     whole = Path(path).resolve()
-    return _are_paths(given) and any(Path(each).is_dir() and whole.is_relative_to(Path(each).resolve()) for each in given)
+    return any(each.is_dir() and whole.is_relative_to(each.resolve()) for each in _named(source))
+
+
+def lies_in(source: Any, folder: Path) -> bool:
+    """Whether any of the folders, lists and files that were given, or that a list names, lies in this folder."""
+    given = _named(source)
+    rows = [
+        path for each in given if is_list(each) and each.is_file() for path in list_csv(each, labelled=False, missing=True)[0]
+    ]
+    return any(each.resolve().is_relative_to(folder.resolve()) for each in (*given, *rows))
+
+
+def _named(source: Any) -> list[Path]:
+    """What was given by name, as far as it was."""
+    if isinstance(source, Mapping):
+        return [path for each in source.values() for path in _named(each)]
+    if isinstance(source, (list, tuple)):
+        pairs = _paths_and_labels(source)
+        given = pairs[0] if pairs else [each[0] for each in source] if _are_pairs(source) else source
+        return [Path(each) for each in given] if _are_paths(given) else []
+    return [Path(source)] if isinstance(source, (str, Path)) else []
 
 
 def same_files(source: Any, target: Any) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import numpy as np
+
 from adamatch.data.store import Labels
 from adamatch.judge import calibrated, disagreement
 from adamatch.judge.calibrated import Rows
@@ -66,11 +68,20 @@ def is_believed(evidence: Evidence) -> bool:
 
 
 def gain(evidence: Evidence) -> float | None:
-    """How much more accurate the run is than its twin, by the same estimate of both: -1 to 1."""
+    """How much more accurate the run is than its twin, by the same estimate of both: -1 to 1.
+
+    It cannot be more, up or down, than the part of the answers that differ.
+    """
+    if evidence.twin is None:
+        return None
+    if not evidence.started and not np.bincount(evidence.held, minlength=evidence.last.shape[1]).all():
+        return None  # images are dealt out to the classes that held-out images have
     estimate = HIGH[GAIN if evidence.started else GAIN_FROM_NOTHING]
-    ours = estimate(evidence)
-    theirs = estimate(evidence.twin) if evidence.twin is not None else None
-    return None if ours is None or theirs is None else ours - theirs
+    ours, theirs = estimate(evidence), estimate(evidence.twin)
+    if ours is None or theirs is None:
+        return None
+    differ = float((evidence.last.argmax(1) != evidence.twin.last.argmax(1)).mean())
+    return min(max(ours - theirs, -differ), differ)
 
 
 def _lowest(found: Mapping[str, float | None], names: tuple[str, ...]) -> float | None:

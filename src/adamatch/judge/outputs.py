@@ -41,12 +41,16 @@ class Outputs:
         self.folder, self.machine = folder / FOLDER, machine
         self.names: dict[str, Any] = {"classes": classes}
         looked_at = {"target": spread(target.plain)}
-        self.names[IMAGES] = [_key(image) for image in looked_at["target"]]
+        self.name(target)
         if held_out is not None:
             looked_at["source"] = spread((held_out.images,))
             if held_out.labels is not None:
                 self.names["source"] = held_out.labels[rows(len(held_out))].tolist()
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
+
+    def name(self, target: Unlabelled) -> None:
+        """Target images are known again in other runs by their pixels, which may not be what the network is given."""
+        self.names[IMAGES] = [_key(image) for image in spread(target.plain)]
 
     def __call__(self, net: nn.Module, step: int) -> None:
         found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}

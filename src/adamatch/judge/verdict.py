@@ -6,12 +6,13 @@ held_out, images, looked_at   how many images were held out, are in the target, 
 range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said (at best: of networks
                 that began from nothing, where a group of images may have got the wrong name, and where the target does not
                 fit; at least: where it does not fit at all)
-gain            over the twin, in points, by the same estimate of both; null without a twin, and where the target does not fit
+gain            over the twin, in points, by the same estimate of both; null without a twin, where the target does not fit, and
+                of networks that began from nothing where a class has no held-out image
 twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed" (how
                 many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many], most first)}
 classes         their names, in the order of
 shares          {"source" (of its labels), "target" (of predictions), "twin" (of the twin's), "estimated" (of the target, by a
-                correction of its predictions)}: numbers adding up to 1, or null
+                correction of its predictions; null where a class has no held-out image)}: numbers adding up to 1, or null
 warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, overturned, wrong name, empty, same
                 images, names; some target images that show it, and labelled ones where they come in pairs
 chosen          {"step", "rule", "last" (the last step), "agreement" (of the two, in percent)}: which evaluation a rule prefers
@@ -99,7 +100,8 @@ def _twin(evidence: Evidence, rows: Labels, classes: Sequence[str]) -> dict[str,
 
 def _shares(evidence: Evidence, expected: Numbers) -> dict[str, list[float] | None]:
     last, twin = evidence.last, evidence.twin
-    estimated = shares.estimated(last, evidence.source[-1], evidence.held) if len(evidence.held) else None
+    known = bool(np.bincount(evidence.held, minlength=len(expected)).all())  # without an image of a class nobody can tell
+    estimated = shares.estimated(last, evidence.source[-1], evidence.held) if known else None
     found = {
         "source": expected,
         "target": shares.of_predictions(last),

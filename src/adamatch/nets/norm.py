@@ -122,16 +122,16 @@ def unrecorded(net: nn.Module) -> Iterator[None]:
 
 @no_grad()
 def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics become the mean over these batches, which the network sees as in training."""
+    """Running statistics become the mean over these batches, which the network sees as in training, on every rank the same."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    momenta = [norm.momentum for norm in norms]
+    before = [(norm, norm.momentum, getattr(norm, "shared", False)) for norm in norms]
     net.train()
     for number, batch in enumerate(batches):
         for norm in norms:
-            norm.momentum = 1 / (number + 1)
+            norm.momentum, norm.shared = 1 / (number + 1), False  # type: ignore[assignment]
         net(batch)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
+    for norm, momentum, shared in before:
+        norm.momentum, norm.shared = momentum, shared  # type: ignore[assignment]
 
 
 def keep_statistics(net: nn.Module) -> None:

@@ -1,5 +1,6 @@
 """The network as it is before the first step, and labels of unlabelled images that it is sure of then."""
 
+import copy
 import shutil
 from dataclasses import replace
 
@@ -40,21 +41,26 @@ class Beginning:
         recipe, seen = self.run.recipe, problem.unlabelled if unlabelled else None
         learned = self.run.weights.startswith(again.FROM)  # it goes on with a finished run's model
         alone = seen if recipe.contrastive and not learned else None  # images from which it learns without labels
+        fitted = recipe.fitted_head and (new_head or alone is not None)
+        started = bool(self.run.weights) and not learned  # a network that has learned nothing has no neighbours to tell of
+        guessed = started and recipe.anchored and recipe.fitted_head and seen is not None
         sure = None
-        if alone is not None or (recipe.fitted_head and new_head):
+        if alone is not None or fitted or guessed:
             whole = net.net if isinstance(net, Upper) else net
             there, sure = ranks.from_first(lambda: self._loaded(whole))
             if not there:
                 if alone is not None:
                     contrastive.begin(net, alone, self.run, self.folder, self.execution)
-                if recipe.fitted_head:
+                if fitted or guessed:
                     how = {"kept": recipe.statistics == "kept", "alone": alone is not None}
+                    starting = net if fitted else copy.deepcopy(net)  # a head that is there already stays
                     with bar_before(self.execution.quiet) as bar:
                         bar.add_task("the head is fitted to what the network sees", total=None)
-                        mine = start_head(net, problem.labelled, seen, self.execution.machine, **how)
+                        mine = start_head(starting, problem.labelled, seen, self.execution.machine, **how)
                     sure = ranks.from_first(lambda: mine)
                 self._save(whole, sure)
             distributed.same_weights(whole)
+            torch.manual_seed(self.run.seed)  # dropout later is the same, whether this was done now or before an interruption
         if not recipe.anchored or seen is None:
             return problem
         return replace(problem, guesses=np.zeros((len(seen), len(problem.classes)), np.float32) if sure is None else sure)

@@ -9,9 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock
+from safetensors import SafetensorError
+
 from adamatch import locks, ranks
 from adamatch.errors import InputError
-from adamatch.files import disk_reason, make_folder, parse, patiently, read_json, sealed, sync, unsealed, write_atomically
+from adamatch.files import (
+    disk_is_full,
+    disk_reason,
+    make_folder,
+    parse,
+    patiently,
+    read_json,
+    sealed,
+    sync,
+    unsealed,
+    write_atomically,
+)
 from adamatch.given import overwriting
 from adamatch.train import again
 from adamatch.train.run import Recipe, Run
@@ -26,6 +40,7 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
+        self.held = False
 
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
@@ -33,10 +48,10 @@ class RunFolder:
 
         Gives the run as it is to be done: where a finished run is prolonged, it starts from that one's model.
         """
-        if ranks.rank() > 0:
-            yield run
-            return
-        with self._alone():
+        with self.hold():
+            if ranks.rank() > 0:
+                yield run
+                return
             if overwrite:
                 self._empty()
             run, new = self._take(run)
@@ -51,7 +66,24 @@ class RunFolder:
                 self.claimed = None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
+        """No other process has the folder meanwhile; who holds it may do so again. A disk that fills up is explained."""
+        lock = None if self.held or ranks.rank() > 0 else self._lock()
+        self.held, before = True, self.held
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if not disk_is_full(error):
+                raise
+            raise InputError(
+                f"{self.path}: the disk is full: make room and run the same command again, it resumes"
+            ) from None  # nothing is lost
+        finally:
+            self.held = before
+            if lock is not None:
+                lock.release()
+
+    def _lock(self) -> BaseFileLock:
         try:
             make_folder(self.path)
             lock = locks.take(self.path / ".lock")
@@ -59,10 +91,7 @@ class RunFolder:
             raise InputError(f"{self.path} cannot be written ({disk_reason(error)}): choose another folder") from None
         if lock is None:
             raise InputError(f"{self.path} is being used by another process: wait for it, or choose another folder")
-        try:
-            yield
-        finally:
-            lock.release()
+        return lock
 
     def stage(self, name: str) -> "RunFolder":
         """A folder in it, for a training that comes before the one that is wanted."""

@@ -27,7 +27,10 @@ class Supply:
         self.generator = torch.Generator(execution.machine.images).manual_seed(run.seed)
         recipe, pools, probes = run.recipe, problem.labelled, problem.probes if step.views.learns else ()
         taken: list[tuple[Labelled | Unlabelled, int]] = []
-        drawn = [balanced(pool) for pool in pools] if recipe.balanced else pools
+        drawn = [
+            balanced(pool) if recipe.balanced and (recipe.repeat or not number) else pool  # the others' images come once each
+            for number, pool in enumerate(pools)
+        ]
         taken += zip(drawn, labelled_counts(recipe, pools), strict=True)
         if step.method.unlabelled:
             unlabelled, guesses = problem.unlabelled, problem.guesses
