@@ -193,7 +193,7 @@ def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) ->
             reasons.append(f"network: {LITE} from ImageNet's weights, because these look like photographs")
             return LITE, IMAGENET
         reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
-    elif network == weights == "auto" and not large and asked.size != "auto" and side_of() >= PHOTOGRAPH:
+    elif network == weights == "auto" and asked.size != "auto" and side_of() >= PHOTOGRAPH:
         reasons.append(
             f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, by which photographs gain much"
         )
