@@ -25,7 +25,7 @@ class Machine:
     """Where and how a step runs."""
 
     device: torch.device
-    precision: str  # "bf16" or "fp32"; losses, alignment and statistics are float32 either way
+    precision: str  # "bf16" or "fp32"; losses (but that of pre-training), alignment and statistics are float32
     compile: bool
     graph: bool
     at_a_time: int = 1  # runs that share the GPU, this one counted: its seconds are not its own
