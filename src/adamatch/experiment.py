@@ -190,10 +190,9 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
 
 
 def _evaluation(problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int) -> loop.Evaluate:
-    """Measures accuracy where there are labels, and notes what the network says where there are none: of the images `given`."""
+    """Measures accuracy where there are labels, and notes what the network says of the images `given`, which have none."""
     accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
-    outputs = Outputs(classes, problem.unlabelled, problem.tests.get("source"), folder.path, execution.machine)
-    outputs.name(given)
+    outputs = Outputs(classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
         if step == last or not execution.brief:

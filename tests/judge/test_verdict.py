@@ -82,7 +82,8 @@ def test_labels_are_those_of_the_held_out_images_that_are_looked_at(tmp_path: Pa
     monkeypatch.setattr(outputs, "MOST", 50)
     machine = Machine(torch.device("cpu"), "fp32", compile=False, graph=False)
     held_out = Store(LABELLED[:, :2, :2], np.arange(200) % 4, CLASSES)
-    seen = outputs.Outputs(CLASSES, Unlabelled((PIXELS[:, :2, :2],)), held_out, tmp_path, machine)
+    target = Unlabelled((PIXELS[:, :2, :2],))
+    seen = outputs.Outputs(CLASSES, target, target, held_out, tmp_path, machine)
     seen(TinyNet(4, norm=False), 1)
     rows = outputs.rows(200)
     assert len(rows) == 50

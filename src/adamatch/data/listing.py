@@ -18,7 +18,7 @@ Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
 
 # Files that lie beside images and are none. Anything else that cannot be read is reported, not passed over.
 SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
-SIDECARS |= {".parquet", ".pq", ".part"}  # what `predict` writes
+SIDECARS |= {".parquet", ".pq", ".part"}  # tables of predictions, and half of one
 PATH_HEADERS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 FORM = "path,label, separated by commas"
 LABEL_HEADERS = ("label", "class", "class_name", "category", "target")
@@ -137,8 +137,7 @@ def _some(paths: list[Path], where: Path) -> list[Path]:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Everything below a folder that may be an image, in a fixed order; follows links, but none twice or upwards."""
-    whole = Path(folder).resolve()
-    seen = {str(above) for above in whole.parents}
+    seen = {str(above) for above in folder.resolve().parents}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(here)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))

@@ -205,9 +205,8 @@ def contains(source: Any, path: str | Path) -> bool:
 def lies_in(source: Any, folder: Path) -> bool:
     """Whether any of the folders, lists and files that were given, or that a list names, lies in this folder."""
     given = _named(source)
-    rows = [
-        path for each in given if is_list(each) and each.is_file() for path in list_csv(each, labelled=False, missing=True)[0]
-    ]
+    lists = [each for each in given if is_list(each) and each.is_file()]
+    rows = [path for each in lists for path in list_csv(each, labelled=False, missing=True)[0]]
     return any(each.resolve().is_relative_to(folder.resolve()) for each in (*given, *rows))
 
 

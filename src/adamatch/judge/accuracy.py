@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-import numpy as np
-
 from adamatch.data.store import Labels
 from adamatch.judge import calibrated, disagreement
 from adamatch.judge.calibrated import Rows
@@ -72,15 +70,16 @@ def gain(evidence: Evidence) -> float | None:
 
     It cannot be more, up or down, than the part of the answers that differ.
     """
-    if evidence.twin is None:
+    agreement = disagreement.twin(evidence)
+    if evidence.twin is None or agreement is None:
         return None
-    if not evidence.started and not np.bincount(evidence.held, minlength=evidence.last.shape[1]).all():
+    if not evidence.started and not evidence.holds_every_class:
         return None  # images are dealt out to the classes that held-out images have
     estimate = HIGH[GAIN if evidence.started else GAIN_FROM_NOTHING]
     ours, theirs = estimate(evidence), estimate(evidence.twin)
     if ours is None or theirs is None:
         return None
-    differ = float((evidence.last.argmax(1) != evidence.twin.last.argmax(1)).mean())
+    differ = 1 - agreement
     return min(max(ours - theirs, -differ), differ)
 
 

@@ -38,6 +38,11 @@ class Evidence:
         said: Floats = self.target[-1]
         return said
 
+    @property
+    def holds_every_class(self) -> bool:
+        """Whether an image of every class was held out: of the others the network's errors are not known."""
+        return bool(np.bincount(self.held, minlength=self.target.shape[2]).all())
+
     def at(self, index: int) -> Self:
         """What is known where evaluation `index` is the last; the twin is always whole."""
         end = index % len(self.steps) + 1

@@ -32,25 +32,28 @@ Probabilities = NDArray[np.float16]
 class Outputs:
     """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images.
 
-    Labels of the latter, and the names of the classes, are in outputs/classes.json.
+    Labels of the latter, and the names of the classes, are in outputs/classes.json. So is what tells target images in other
+    runs: the pixels that were `given`, which above frozen blocks are not what the network sees.
     """
 
     def __init__(
-        self, classes: tuple[str, ...], target: Unlabelled, held_out: Store | None, folder: Path, machine: Machine
+        self,
+        classes: tuple[str, ...],
+        target: Unlabelled,
+        given: Unlabelled,
+        held_out: Store | None,
+        folder: Path,
+        machine: Machine,
     ) -> None:
         self.folder, self.machine = folder / FOLDER, machine
         self.names: dict[str, Any] = {"classes": classes}
         looked_at = {"target": spread(target.plain)}
-        self.name(target)
+        self.names[IMAGES] = [_key(image) for image in spread(given.plain)]
         if held_out is not None:
             looked_at["source"] = spread((held_out.images,))
             if held_out.labels is not None:
                 self.names["source"] = held_out.labels[rows(len(held_out))].tolist()
         self.images: dict[str, Tensor] = {name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()}
-
-    def name(self, target: Unlabelled) -> None:
-        """Target images are known again in other runs by their pixels, which may not be what the network is given."""
-        self.names[IMAGES] = [_key(image) for image in spread(target.plain)]
 
     def __call__(self, net: nn.Module, step: int) -> None:
         found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}

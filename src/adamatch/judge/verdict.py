@@ -100,8 +100,7 @@ def _twin(evidence: Evidence, rows: Labels, classes: Sequence[str]) -> dict[str,
 
 def _shares(evidence: Evidence, expected: Numbers) -> dict[str, list[float] | None]:
     last, twin = evidence.last, evidence.twin
-    known = bool(np.bincount(evidence.held, minlength=len(expected)).all())  # without an image of a class nobody can tell
-    estimated = shares.estimated(last, evidence.source[-1], evidence.held) if known else None
+    estimated = shares.estimated(last, evidence.source[-1], evidence.held) if evidence.holds_every_class else None
     found = {
         "source": expected,
         "target": shares.of_predictions(last),

@@ -120,18 +120,32 @@ def unrecorded(net: nn.Module) -> Iterator[None]:
             norm.track_running_stats = True
 
 
+@contextmanager
+def unshared(net: nn.Module) -> Iterator[None]:
+    """Within it, statistics are of each rank's own images."""
+    norms = [module for module in net.modules() if isinstance(module, BatchNorm) and module.shared]
+    for norm in norms:
+        norm.shared = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.shared = True
+
+
 @no_grad()
 def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics become the mean over these batches, which the network sees as in training, on every rank the same."""
+    """Running statistics become the mean over these batches, which the network sees as in training; on every rank the same."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    before = [(norm, norm.momentum, getattr(norm, "shared", False)) for norm in norms]
+    momenta = [norm.momentum for norm in norms]
     net.train()
     for number, batch in enumerate(batches):
         for norm in norms:
-            norm.momentum, norm.shared = 1 / (number + 1), False  # type: ignore[assignment]
-        net(batch)
-    for norm, momentum, shared in before:
-        norm.momentum, norm.shared = momentum, shared  # type: ignore[assignment]
+            norm.momentum = 1 / (number + 1)
+        with unshared(net):
+            net(batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
 
 
 def keep_statistics(net: nn.Module) -> None:

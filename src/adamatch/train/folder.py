@@ -40,7 +40,7 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
-        self.held = False
+        self.held = False  # by this object
 
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
@@ -68,16 +68,15 @@ class RunFolder:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """No other process has the folder meanwhile; who holds it may do so again. A disk that fills up is explained."""
-        lock = None if self.held or ranks.rank() > 0 else self._lock()
-        self.held, before = True, self.held
+        before = self.held
+        lock = None if before or ranks.rank() > 0 else self._lock()
+        self.held = True
         try:
             yield
         except (OSError, SafetensorError) as error:
             if not disk_is_full(error):
                 raise
-            raise InputError(
-                f"{self.path}: the disk is full: make room and run the same command again, it resumes"
-            ) from None  # nothing is lost
+            raise InputError(f"{self.path}: the disk is full: make room and run the same command again, it resumes") from None
         finally:
             self.held = before
             if lock is not None:

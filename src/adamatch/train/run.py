@@ -178,7 +178,6 @@ FAST: dict[str, Mapping[str, Any]] = {
     "digitfive": {"images": MILLION, "mirror": False, "tau": 0.97, "lr": 0.06, "release": True},
     "pacs64": {"images": MILLION // 2},
 }
-SHORT = MILLION  # images at most, of the others
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
 LATE = 0.5  # so they wait for this part of the run
 # Without a source, most is learned before labels (`contrastive`), and held on to until pseudo-labels count: docs/few-labels.md.
@@ -201,7 +200,7 @@ def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides
     known = {each.name for each in fields(Recipe)}
     for name in overrides.keys() - known:
         raise unknown("hyper-parameter", name, known)
-    short = {"images": min(PAPER[benchmark].images, SHORT)}
+    short = {"images": min(PAPER[benchmark].images, MILLION)}
     changes = {**short, **FAST.get(benchmark, {}), **FAST_TASKS.get(task, {})} if budget == "fast" else {}
     given = {name: value for name, value in overrides.items() if value is not None}
     found = replace(PAPER[benchmark], **changes | given)
