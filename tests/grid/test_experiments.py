@@ -77,8 +77,12 @@ def test_few_has_three_seeds_of_each_task_and_the_recipe_of_its_task() -> None:
     runs = experiments.load("few")
     for run in runs:
         assert run.recipe == recipe("digitfive", "fast", run.task)
+    more = [run for run in runs if run.seed > 2]
+    assert {(run.method, run.task, run.target, run.labels, run.seed) for run in more} == {
+        ("adamatch", "ssda", "svhn", 5, seed) for seed in (3, 4, 5)
+    }
     for method, seeds in (("adamatch", 3), ("fixmatch+", 1)):
-        mine = Counter((run.task, run.source, run.target, run.labels) for run in runs if run.method == method)
+        mine = Counter((run.task, run.source, run.target, run.labels) for run in runs if run.method == method and run.seed < 3)
         assert mine == {
             (task, source, target, labels): seeds
             for task, source, target in (("ssl", "", "svhn"), ("ssda", "mnist", "svhn"), ("ssda", "usps", "mnistm"))
