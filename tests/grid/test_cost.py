@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adamatch import nets
 from adamatch.grid import cost
+from adamatch.train import again
 from adamatch.train.run import Run, recipe
 
 times = st.lists(st.integers(1, 50), min_size=1, max_size=7)
@@ -65,6 +66,26 @@ def test_learning_without_labels_first_counts_by_its_operations() -> None:
     assert estimates[0].steps == estimates[1].steps
     lines = [cost.step_times([each], {each.id: estimate}) for each, estimate in zip((run, without), estimates, strict=True)]
     assert lines[0] == lines[1]  # a step is as long as it was
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True),
+        ({"method": "baseline_bn"}, True),
+        ({"method": "supervised"}, False),
+        ({"method": "noisystudent"}, False),
+        ({"weights": f"{again.FROM}0123456789"}, False),
+        ({"weights": "timm:a"}, True),
+        ({"method": "one of another version"}, True),
+    ],
+)
+def test_learning_without_labels_counts_where_it_is_done(changes: dict[str, str], counts: bool) -> None:
+    """Not where the method never looks at such images, nor where the run goes on with an earlier one's model."""
+    run = Run(benchmark="digitfive", task="ssl", target="svhn", labels=5, budget="fast")
+    run = replace(run, **changes)  # type: ignore[arg-type]
+    assert run.recipe.contrastive > 0
+    assert (cost.length(run) > cost.steps(run)) == counts
 
 
 def test_nothing_measured_is_an_assumption_that_says_so() -> None:

@@ -131,6 +131,23 @@ def test_who_was_taken_over_gets_to_know(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in lease.leases(tmp_path)] == ["lease-2"]  # theirs is left alone
 
 
+def test_who_was_taken_over_gets_to_know_though_the_other_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one beat: our lease is touched, and then none is left."""
+    monkeypatch.setattr(lease, "BEAT", 0.02)
+    touch, told = os.utime, threading.Event()
+
+    def touched(path: Path) -> None:
+        touch(path)
+        for each in lease.leases(tmp_path):
+            each.unlink()
+
+    monkeypatch.setattr(os, "utime", touched)
+    mine = Lease(tmp_path)
+    with mine.hold(on_loss=told.set):
+        assert told.wait(5)
+    assert mine.lost
+
+
 def test_many_at_once_take_over_a_dead_one_but_never_two_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "DEAD_AFTER", 0.0)  # of those elsewhere
     inside, most, times = 0, 0, 0

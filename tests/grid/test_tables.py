@@ -58,6 +58,17 @@ def test_uneven_seeds_have_no_spread_and_pairs_weigh_the_same() -> None:
     assert figure == Figure(92.5, None, 1, pytest.approx((96.9 + 99.2) / 2))  # type: ignore[arg-type]
 
 
+def test_several_results_of_a_pair_and_seed_are_their_mean() -> None:
+    """Two budgets, say, with the same recipe: mean and spread are of the same figures, and a seed weighs as any other."""
+    grid = [(HARD, 80.0), (replace(HARD, budget="paper"), 90.0), (replace(HARD, seed=1), 95.0)]
+    for ordered in (grid, grid[::-1]):
+        figure = cell(made([result(run, value) for run, value in ordered], "accuracy on the target"), "AdaMatch", "UDA")
+        assert isinstance(figure, Figure)
+        assert figure.mean == pytest.approx(90.0)
+        assert figure.spread == pytest.approx(statistics.stdev([85.0, 95.0]))
+        assert figure.n == 2
+
+
 def test_methods_tasks_and_labels_of_one_benchmark() -> None:
     grid = [
         (HARD, 95.0),

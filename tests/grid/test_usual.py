@@ -70,6 +70,22 @@ def test_what_stops_elsewhere_makes_no_table_of_pre_training() -> None:
     assert not any("pre-training" in title for title in titles)
 
 
+def test_shorter_runs_do_not_stand_under_8m_images() -> None:
+    """However many there are, as of the budget `fast`; from scratch too."""
+    scratch = replace(Run(benchmark=pretraining.SUITE, source="real", target="sketch", budget="fast"), seed=1)
+    fast = [replace(lower(each, images=2**20), seed=seed) for each in (EARLY, TO_THE_END) for seed in range(3)]
+    short = [pre_trained(run, 90.0) for run in (scratch, *fast)]
+    assert not any("pre-training" in table.title for table in tables(short))
+    table = made([*short, pre_trained(EARLY, 40.0), pre_trained(TO_THE_END, 30.0)], "pre-training")
+    assert cell(table, "AdaMatch", "random init (8M)") == "-"
+    for column, mean in ((AT_2M, 40.0), (TO_8M, 30.0)):
+        figure = cell(table, "AdaMatch", column)
+        assert isinstance(figure, Figure)
+        assert (figure.mean, figure.n) == (mean, 1)
+    told = f"those with images={2**20}, weights=timm:a stand among the variants"
+    assert any(told in note for note in table.notes)
+
+
 @pytest.mark.parametrize(("uda", "oracle"), [("paper", "fast"), ("fast", "paper")])
 def test_an_oracle_by_another_recipe_does_not_stand_beside_uda(uda: str, oracle: str) -> None:
     """However many oracles there are: it is theirs that has to be the recipe of what they are beside."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from adamatch.data.tasks import POOLS
 from adamatch.files import read_json
 from adamatch.grid.step_times import MEASURED
-from adamatch.methods import METHODS, arguments
+from adamatch.methods import METHODS, Method, arguments
+from adamatch.train import again
 from adamatch.train.run import Run
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
@@ -74,7 +75,9 @@ def steps(run: Run) -> int:
 
 
 def length(run: Run) -> float:
-    """Steps of the whole run, and how many steps would be as long as learning without labels before them."""
+    """Steps of the whole run, and how many steps would be as long as learning without labels before them, where it is done."""
+    if run.weights.startswith(again.FROM) or not METHODS.get(run.method, Method).unlabelled:
+        return steps(run)  # an earlier run has learned so, or the method never looks at such images: train/beginning.py
     return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
 
 

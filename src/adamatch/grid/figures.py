@@ -102,16 +102,22 @@ def variant(run: Run, usual: Recipe) -> str:
 
 
 def figure(done: Sequence[Done]) -> Figure:
-    """The mean over pairs; the spread is that of this mean over seeds, where every seed has the same pairs."""
+    """The mean over pairs; the spread is that of this mean over seeds, where every seed has the same pairs.
+
+    Several results of one pair and seed, as of two budgets with the same recipe, are their mean.
+    """
+    by_both: dict[tuple[int, tuple[str, str]], list[float]] = {}
+    for each in done:
+        by_both.setdefault((each.run.seed, each.pair), []).append(each.result["accuracy"])
     by_seed: dict[int, dict[tuple[str, str], float]] = {}
     by_pair: dict[tuple[str, str], list[float]] = {}
-    for each in done:
-        by_seed.setdefault(each.run.seed, {})[each.pair] = each.result["accuracy"]
-        by_pair.setdefault(each.pair, []).append(each.result["accuracy"])
+    for (seed, pair), values in by_both.items():
+        by_seed.setdefault(seed, {})[pair] = statistics.fmean(values)
+        by_pair.setdefault(pair, []).append(statistics.fmean(values))
     mean = statistics.fmean(statistics.fmean(values) for values in by_pair.values())
     even = len({frozenset(pairs) for pairs in by_seed.values()}) == 1
     if not even or len(by_seed) == 1:
-        return Figure(mean, None, min(len({each.run.seed for each in done if each.pair == pair}) for pair in by_pair))
+        return Figure(mean, None, min(map(len, by_pair.values())))
     return Figure(mean, statistics.stdev(statistics.fmean(pairs.values()) for pairs in by_seed.values()), len(by_seed))
 
 

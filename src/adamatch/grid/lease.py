@@ -109,7 +109,7 @@ class Lease:
         while not end.wait(BEAT):
             try:
                 os.utime(mine)
-                self.lost = leases(self.folder)[-1] != mine
+                self.lost = leases(self.folder)[-1:] != [mine]  # whoever took over may have ended already
             except FileNotFoundError:
                 self.lost = True
             except OSError:

@@ -9,11 +9,12 @@ from adamatch.grid import published
 from adamatch.grid.figures import Done, figure, variant
 from adamatch.grid.render import Cell, Figure, Table
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import BUDGETS, PRETRAINED, Recipe, Run, recipe
+from adamatch.train.run import PRETRAINED, Recipe, Run, recipe
 
 SUITE = "domainnet224"
 COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")
 WEIGHTS = "timm:resnetv2_101.a1h_in1k"  # the authors' are Keras's
+PROTOCOL = replace(recipe(SUITE, **PRETRAINED), stop=0)  # the paper's, to the end
 
 
 def runs(pairs: Iterable[tuple[str, str]]) -> Iterator[Run]:
@@ -33,7 +34,7 @@ def tables(done: Sequence[Done], names: dict[str, str]) -> list[Table]:
     shown, others = [each for each in loaded if _kind(each) == usual], [each for each in loaded if _kind(each) != usual]
     rows: list[list[Cell]] = []
     for method, paper in published.PRETRAINED.items():
-        scratch = [each for each in mine if each.method == method and not each.variant]
+        scratch = [each for each in mine if each.method == method and not each.variant and _as_long(each.run.recipe)]
         to_the_end = [each for each in shown if each.method == method and not each.run.recipe.stop]
         stopped = [each for each in shown if each.method == method and each.run.recipe.stop]
         windows = [each._replace(result={**each.result, "accuracy": best_window(each)}) for each in to_the_end]
@@ -59,18 +60,21 @@ def _kind(done: Done) -> tuple[str, Recipe]:
     return done.run.weights, replace(own, stop=0) if own.stop == PRETRAINED["stop"] else own
 
 
+def _as_long(own: Recipe) -> bool:
+    """Whether it goes over as many images as the columns say."""
+    return (own.images, own.stop) == (PROTOCOL.images, 0)
+
+
 def _usual(loaded: Sequence[Done]) -> tuple[str, Recipe] | None:
     """What to show, of all methods: the paper's protocol, then the grid's weights, if any run has them; else the commonest."""
-    kinds = Counter(_kind(each) for each in loaded if not _kind(each)[1].stop)
-    protocols = {replace(recipe(SUITE, budget, **PRETRAINED), stop=0) for budget in BUDGETS}
-    return max(kinds, key=lambda kind: (kind[1] in protocols, kind[0] == WEIGHTS, kinds[kind]), default=None)
+    kinds = Counter(kind for kind in map(_kind, loaded) if _as_long(kind[1]))
+    return max(kinds, key=lambda kind: (kind[1] == PROTOCOL, kind[0] == WEIGHTS, kinds[kind]), default=None)
 
 
 def _told(group: Iterable[Done]) -> str:
     """Their weights, and what of their recipes is not the paper's protocol."""
-    protocol = replace(recipe(SUITE, **PRETRAINED), stop=0)
     runs = (replace(each.run, recipe=_kind(each)[1]) for each in group)
-    return " or ".join(dict.fromkeys(variant(run, protocol) for run in runs))
+    return " or ".join(dict.fromkeys(variant(run, PROTOCOL) for run in runs))
 
 
 def _cell(group: Sequence[Done], paper: float) -> Figure | str:
