@@ -120,8 +120,10 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in METHODS), ("adamatch", {"source_loss": "sum"})], ids=str
+)
+def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str, options: dict[str, str]) -> None:
     """They stand in for labelled target images that do not count yet, and so there are two batches of labelled images."""
     net, batch = TinyNet(3).eval(), make_batch(0)
     others = make_batch(1)
@@ -133,9 +135,9 @@ def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str) -> N
     )
     alone = batch._replace(lam=torch.ones(2 * len(batch.y_sl), 3))
     torch.manual_seed(0)  # for the second head of one of them
-    method = build(name, classes=3, net=net, tau=0.9, options={})
+    method = build(name, classes=3, net=net, tau=0.9, options=options)
     torch.manual_seed(0)
-    of_two = build(name, classes=3, net=net, tau=0.9, batches=2.0, options={})
+    of_two = build(name, classes=3, net=net, tau=0.9, batches=2.0, options=options)
     found, wanted = of_two.phases[0].loss(net, more)[1], method.phases[0].loss(net, alone)[1]
     torch.testing.assert_close(found["loss_source"], wanted["loss_source"])
 

@@ -47,9 +47,11 @@ def test_equations_match_the_reference(seed: int, rows: int, classes: int, scale
     assert parts.hard(tilde).argmax(1).tolist() == guess.classes
     np.testing.assert_allclose(parts.divergence(wanted, found), losses.kl(wanted.numpy(), found.numpy()), atol=1e-12)
     labels, mask = one_hot(seed, rows, classes), parts.confident(tilde, c_tau)
-    for weight, name in ((1.0, "sum"), (0.5, "half")):
-        ours = parts.labelled_loss(labels, z, other, weight)
-        np.testing.assert_allclose(ours, losses.labelled(labels.numpy(), z.numpy(), other.numpy(), name), atol=1e-12)
+    for batches, name in ((None, "sum"), (1.0, "half"), (1.5, "half")):
+        for y_sl in (labels, torch.where(torch.arange(rows)[:, None] <= rows // 2, labels, 0.0)):  # some have none
+            ours = parts.labelled_loss(y_sl, z, other, batches)
+            theirs = losses.labelled(y_sl.numpy(), z.numpy(), other.numpy(), name, batches or 1.0)
+            np.testing.assert_allclose(ours, theirs, atol=1e-12)
     ours = parts.pseudo_labelled_loss(parts.hard(tilde), mask, other)
     np.testing.assert_allclose(ours, losses.guessed(guess, other.numpy()), atol=1e-12)
 

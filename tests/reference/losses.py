@@ -115,7 +115,8 @@ def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float 
     Halved as in the authors' code, the sum over all images is divided by the length of one of the `batches` that they are.
     """
     total = sum(float(value) for value in (*cross_entropy(y, z_w), *cross_entropy(y, z_s)))
-    return total / len(y) if source_loss == "sum" else 0.5 * total / (len(y) / batches)
+    there = sum(bool(row.any()) for row in y)  # rows of zeros have no label
+    return total / there if source_loss == "sum" else 0.5 * total / (len(y) / batches)
 
 
 def guessed(guess: Guess, z_s: Array) -> float:

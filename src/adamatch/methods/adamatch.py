@@ -65,7 +65,7 @@ class AdaMatch(Method):
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *trust.KINDS)
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
-        self.view_weight = arguments.view_weight(source_loss, batches)
+        self.batches = batches if arguments.halved(source_loss) else None
         self.warm_up, self.anchored = arguments.part("warm_up", warm_up), arguments.flag("anchored", anchored)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
@@ -112,7 +112,7 @@ class AdaMatch(Method):
         mask = self.weigh(y_tilde, c_tau)  # eq. (8)
 
         pseudo = parts.hard(y_tilde)
-        loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.view_weight)  # eq. (9)
+        loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.batches)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
         if self.anchored:

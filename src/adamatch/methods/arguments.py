@@ -16,9 +16,14 @@ def one_of(kind: str, name: str, *valid: str) -> str:
     return name
 
 
-def view_weight(source_loss: str, batches: float = 1.0) -> float:
-    """The weight of each view in eq. (9): 1 as printed ("sum"), or 1/2 for every labelled batch as in the authors' ("half")."""
-    return 1.0 if one_of("source_loss", source_loss, "sum", "half") == "sum" else 0.5 * batches
+def halved(source_loss: str) -> bool:
+    """Whether eq. (9) is the mean of both views' losses, as in the authors' code ("half"), or their sum as printed ("sum")."""
+    return one_of("source_loss", source_loss, "sum", "half") == "half"
+
+
+def view_weight(source_loss: str) -> float:
+    """The weight of each view's mean."""
+    return 0.5 if halved(source_loss) else 1.0
 
 
 def flag(name: str, value: bool) -> bool:

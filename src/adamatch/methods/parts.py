@@ -92,8 +92,9 @@ def cross_entropy(y: Tensor, z: Tensor) -> Tensor:
     return -(y * z.log_softmax(1)).sum(1)
 
 
-def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, weight: float) -> Tensor:
-    """Cross-entropy of both views of labelled images, times the weight of `view_weight`; eq. (9)."""
+def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, batches: float | None = None) -> Tensor:
+    """Cross-entropy of both views, means over images with a label; or half of that for each of so many `batches`; eq. (9)."""
+    weight = 1 / y.any(1).to(y).mean() if batches is None else 0.5 * batches  # rows of zeros have no label
     return weight * (cross_entropy(y, z_w).mean() + cross_entropy(y, z_s).mean())
 
 
