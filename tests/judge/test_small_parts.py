@@ -107,6 +107,16 @@ def test_images_of_one_hash_are_told_apart_by_their_pixels() -> None:
     assert images.nearly_same(image, np.concatenate([other, darker, image])).tolist() == [[0, 2]]
 
 
+def test_different_drawings_of_thin_lines_are_not_the_same() -> None:
+    """Nearly all of their pixels are white, and brightness hardly rises anywhere."""
+    drawn = np.full((40, 96, 96, 3), 255, np.uint8)
+    for image, (x, y, side) in zip(drawn, np.random.default_rng(0).integers(10, 43, (40, 3)), strict=True):
+        image[y : y + side, x : x + side] = 0
+        image[y + 3 : y + side - 3, x + 3 : x + side - 3] = 255
+    assert images.nearly_same(drawn[:20], drawn[20:]).tolist() == []
+    assert images.nearly_same(drawn[:20], drawn).tolist() == [[i, i] for i in range(20)]
+
+
 def test_different_images_are_not_the_same() -> None:
     assert len(images.nearly_same(handwritten("test", 8).images, rendered(500, 8, seed=0).images)) < 5
     blank = np.zeros((10, 8, 8, 3), np.uint8)

@@ -11,7 +11,8 @@ GRID = 32  # lines and columns of pixels that are looked at, at least
 SIDE = 8  # a hash has SIDE x SIDE bits
 RISE = 8  # of 255: by so much brightness rises from a place to the next where a bit is set
 NEAR = 6  # bits by which hashes of nearly the same images may differ
-CLOSE = 4.0  # and their pixels, of 255, on average
+FINE = 16  # lines and columns of pixels that decide
+CLOSE = 0.1  # they may differ by this part of how far an image's pixels lie from their own mean: drawings are mostly white
 CHUNK = 256
 
 Hashes = NDArray[np.uint64]
@@ -31,22 +32,28 @@ def nearly_same(first: Pixels, second: Pixels) -> NDArray[np.int64]:
     rows = [np.setdiff1d(np.arange(len(images)), empty(images)) for images in (first, second)]
     if not len(rows[0]) or not len(rows[1]):
         return np.zeros((0, 2), np.int64)
-    hashes, small = zip(*(_hashed(images[kept]) for images, kept in zip((first, second), rows, strict=True)), strict=True)
+    hashes, pixels = zip(*(_seen(images[kept]) for images, kept in zip((first, second), rows, strict=True)), strict=True)
     found = []
     for start in range(0, len(rows[0]), CHUNK):
         apart = np.bitwise_count(hashes[0][start : start + CHUNK, None] ^ hashes[1][None])
         for mine in np.flatnonzero((apart <= NEAR).any(1)):
             others = np.flatnonzero(apart[mine] <= NEAR)
-            away = np.abs(small[1][others] - small[0][start + mine]).mean(1)
-            if away.min() < CLOSE:
+            own = pixels[0][start + mine]
+            away = np.abs(pixels[1][others] - own).mean(1)
+            if away.min() < CLOSE * np.abs(own - own.mean()).mean():
                 found.append((rows[0][start + mine], rows[1][others[away.argmin()]]))
     return np.array(found, np.int64).reshape(-1, 2)
 
 
-def _hashed(images: Pixels) -> tuple[Hashes, NDArray[np.float32]]:
-    """Difference hashes [n], and brightness [n, SIDE * (SIDE + 1)]: whether it rises from each place to the next."""
-    size = (SIDE + 1, SIDE)
-    small = np.stack([np.asarray(Image.fromarray(image).convert("L").resize(size, Image.Resampling.BOX)) for image in images])
-    rises = (small[:, :, 1:] > small[:, :, :-1].astype(int) + RISE).reshape(len(images), -1)
+def _seen(images: Pixels) -> tuple[Hashes, NDArray[np.float32]]:
+    """Difference hashes [n], whether brightness rises from each place to the next; and brightness itself [n, FINE * FINE]."""
+    coarse, fine = _brightness(images, SIDE + 1, SIDE), _brightness(images, FINE, FINE)
+    rises = (coarse[:, :, 1:] > coarse[:, :, :-1] + RISE).reshape(len(images), -1)
     bits: Hashes = np.packbits(rises, axis=1).view(np.uint64)[:, 0]
-    return bits, small.reshape(len(images), -1).astype(np.float32)
+    return bits, fine.reshape(len(images), -1)
+
+
+def _brightness(images: Pixels, columns: int, lines: int) -> NDArray[np.float32]:
+    """[n, lines, columns], from 0 to 255."""
+    size, box = (columns, lines), Image.Resampling.BOX
+    return np.stack([np.asarray(Image.fromarray(image).convert("L").resize(size, box)) for image in images]).astype(np.float32)
