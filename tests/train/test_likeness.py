@@ -39,6 +39,20 @@ def test_it_is_between_where_some_of_a_domain_look_like_the_other() -> None:
     assert 0.1 < likeness(Pixels(), [source], target, tiny.CPU) < 0.25
 
 
+def classes(red: int, each: int, seed: int) -> np.ndarray:
+    """Ten groups around a circle, `each` images in every one; another red is another domain."""
+    turns = np.arange(10) * np.pi / 5
+    middles = [(red, round(128 + 90 * np.cos(turn)), round(128 + 90 * np.sin(turn))) for turn in turns]
+    drawn = np.random.default_rng(seed).integers(-9, 10, (10, each, 1, 1, 3))
+    return (np.array(middles)[:, None, None, None] + drawn).reshape(-1, 1, 1, 3).astype(np.uint8)
+
+
+@pytest.mark.parametrize("each", [50, 5, 2])
+def test_few_images_look_no_more_alike_than_many(each: int) -> None:
+    """Of a class with two images, eight of ten neighbours would be of the other domain, or of other classes."""
+    assert likeness(Pixels(), [classes(112, each, 0)], [classes(144, each, 1)], tiny.CPU) < 0.05
+
+
 def test_as_many_images_of_each_domain_count() -> None:
     """With ten times as many images of one domain, nearly all neighbours of the other's would be of it."""
     source, target = images((100, 100, 100), 300), images((100, 100, 100), 30, seed=1)
@@ -48,7 +62,7 @@ def test_as_many_images_of_each_domain_count() -> None:
 def test_some_of_many_images_are_looked_at_from_the_first_class_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
 
-    def graph(x: Tensor) -> Tensor:
+    def graph(x: Tensor, nearest: int) -> Tensor:
         seen.append(x)
         return torch.eye(len(x)).to_sparse()
 

@@ -23,5 +23,11 @@ def likeness(net: nn.Module, source: Sequence[Pixels], target: Sequence[Pixels],
     with fused.off(net):
         found = [features(net, parts, machine, MOST) for parts in (source, target)]
     count = min(map(len, found))  # as many of each
-    near = neighbours.graph(torch.cat([x[torch.linspace(0, len(x) - 1, count).long()] for x in found])).indices()
+    x = torch.cat([each[torch.linspace(0, len(each) - 1, count).long()] for each in found])
+    near = neighbours.graph(x, nearest(count)).indices()
     return float(((near[0] < count) != (near[1] < count)).float().mean())
+
+
+def nearest(count: int) -> int:
+    """How many neighbours are looked at, of so many images of each domain: ten of 500 are near, ten of 50 are not."""
+    return max(1, round(neighbours.NEIGHBOURS * count / MOST))

@@ -69,7 +69,7 @@ def deviation(x: Tensor) -> Tensor:
     return found.clamp(min=0.1 * float(found.mean()) + 1e-6)
 
 
-def graph(x: Tensor) -> Tensor:
+def graph(x: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     """How near each row of x [n, d] is to each other, 0 for most: sparse [n, n].
 
     Near is who is among the other's nearest by the angle. Sums of rows are evened out: no image is everybody's neighbour.
@@ -79,7 +79,7 @@ def graph(x: Tensor) -> Tensor:
     for first in range(0, n, CHUNK):
         found = x[first : first + CHUNK] @ x.T
         found.diagonal(first).fill_(-1)  # none is its own neighbour
-        best = found.topk(min(NEIGHBOURS, n - 1), 1)
+        best = found.topk(min(neighbours, n - 1), 1)
         rows.append(torch.arange(first, first + len(found), device=x.device).repeat_interleave(best.indices.shape[1]))
         columns.append(best.indices.flatten())
         likeness.append(best.values.flatten().clamp(min=1e-6))
