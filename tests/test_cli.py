@@ -562,5 +562,5 @@ def test_ctrl_c_in_an_import_leaves_no_part_of_predictions(data: Path, tmp_path:
     paths = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(adamatch.__file__).parents[1]}"}
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "out.csv")]
     done = subprocess.run(command, cwd=data, env=paths, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
     assert not list(tmp_path.glob("out*"))

@@ -78,3 +78,45 @@ def test_a_program_that_imports_us_is_left_alone(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text("import signal, adamatch\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n")
     subprocess.run([sys.executable, str(script)], check=True)
+
+
+UNDER_WAY = """
+import pathlib, signal, sys
+from adamatch import cli, experiment, starting
+sys.argv = ["adamatch", "train", "--source", "rendered", "--target", "handwritten", "--out", "run", "--quiet"]
+def solve(*given, **how):
+    {before}
+    signal.raise_signal(signal.SIGINT)
+experiment.solve = solve
+starting.quietly()
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        ("pass", "stopped; run the same command again to resume"),
+        (
+            "pathlib.Path('run').mkdir(); pathlib.Path('run/result.json').touch()",
+            "stopped, the model is finished and is in run; run the same command again to resume",
+        ),
+    ],
+)
+def test_between_trainings_it_says_what_there_is(tmp_path: Path, before: str, says: str) -> None:
+    script = tmp_path / "adamatch.py"
+    script.write_text(UNDER_WAY.format(before=before))
+    done = subprocess.run([sys.executable, "-P", str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (130, says)
+
+
+def test_what_is_under_way_is_ended_tidily_in_an_import_too(tmp_path: Path) -> None:
+    """A library that is imported in the middle of a run: the end of the block still comes."""
+    (tmp_path / "stopped_here.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    script = tmp_path / "adamatch.py"  # the command, by its name
+    script.write_text(
+        "import sys\nfrom adamatch import starting\nsys.path.append('.')\n"
+        "with starting.working():\n    try:\n        import stopped_here\n    finally:\n        print('tidy')\n"
+    )
+    done = subprocess.run([sys.executable, "-P", str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "tidy\n"

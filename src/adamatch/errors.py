@@ -35,7 +35,7 @@ class Elsewhere(InputError):  # noqa: N818
 
 
 class Interruption(Exception):  # noqa: N818
-    """The run was asked to stop and wrote a checkpoint."""
+    """The run was asked to stop; what it has done is saved."""
 
 
 def shortened(value: object) -> str:

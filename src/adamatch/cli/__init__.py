@@ -76,8 +76,11 @@ def main() -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         app()
-    except KeyboardInterrupt:
-        sys.exit(starting.STOPPED)
+    except (KeyboardInterrupt, SystemExit) as end:  # typer makes the second of the first
+        code = starting.STOPPED if isinstance(end, KeyboardInterrupt) else end.code
+        if code == starting.STOPPED:
+            print("stopped", file=sys.stderr)
+        sys.exit(code)
     except Elsewhere:
         sys.exit(2)
     except InputError as error:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from adamatch import starting
 from adamatch.terminal import say
 
 
@@ -34,6 +35,7 @@ def export(
         place(out)
     to = format_of(file, to)
     model = load(run, device="cpu")
-    difference = model.export(file, to=to)
+    with starting.working():
+        difference = model.export(file, to=to)
     say(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")
     say(f"largest difference to adamatch predict: {difference:.1g} in probability")

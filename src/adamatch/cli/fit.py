@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import adamatch
+from adamatch import starting
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad
 from adamatch.given import number
 
@@ -25,7 +26,8 @@ def demo(
     """
     from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
 
-    run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
+    with starting.working():
+        run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
 def fit(
@@ -104,33 +106,35 @@ def fit(
 
     [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv
     """
-    trained = adamatch.fit(
-        source=source,
-        target=target,
-        out=out,
-        target_labels=target_labels,
-        test=test,
-        labels_per_class=labels_per_class,
-        method=method,
-        network=network,
-        weights=weights,
-        size=number("size", size),
-        images=number("images", images),
-        batch=number("batch", batch),
-        lr=lr,
-        strong=strong,
-        mirror=mirror,
-        repeat=repeat,
-        frozen=number("frozen", frozen),
-        twin=not no_twin,
-        device=device,
-        precision=precision,
-        compile=False if no_compile else None,
-        seed=seed,
-        skip_bad=skip_bad,
-        overwrite=overwrite,
-        quiet=quiet,
-    )
+    train = adamatch.fit  # imported now: until here Ctrl-C ends all at once
+    with starting.working(out):
+        trained = train(
+            source=source,
+            target=target,
+            out=out,
+            target_labels=target_labels,
+            test=test,
+            labels_per_class=labels_per_class,
+            method=method,
+            network=network,
+            weights=weights,
+            size=number("size", size),
+            images=number("images", images),
+            batch=number("batch", batch),
+            lr=lr,
+            strong=strong,
+            mirror=mirror,
+            repeat=repeat,
+            frozen=number("frozen", frozen),
+            twin=not no_twin,
+            device=device,
+            precision=precision,
+            compile=False if no_compile else None,
+            seed=seed,
+            skip_bad=skip_bad,
+            overwrite=overwrite,
+            quiet=quiet,
+        )
     from adamatch.report import show
     from adamatch.train import distributed
 

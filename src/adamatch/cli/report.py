@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from adamatch import starting
 from adamatch.errors import InputError
 from adamatch.terminal import say
 
@@ -31,9 +32,10 @@ def report(
     """
     from adamatch.report import compare, page  # templates and their kin take a moment to import
 
-    if len(runs) == 1:
-        say(str(page.write(runs[0], to=out, twin=twin, data=data)))
-        return
-    if twin is not None:
+    if len(runs) > 1 and twin is not None:
         raise InputError("--twin belongs to one run: give one, or leave --twin out")
-    say(str(compare.write(runs, to=out or Path(page.NAME), data=data)))
+    with starting.working():
+        if len(runs) == 1:
+            say(str(page.write(runs[0], to=out, twin=twin, data=data)))
+        else:
+            say(str(compare.write(runs, to=out or Path(page.NAME), data=data)))

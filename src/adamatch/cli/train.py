@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from adamatch import starting
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed
 from adamatch.given import options
 
@@ -78,7 +79,7 @@ def train(
     from adamatch.train.run import PRETRAINED, Run, recipe
 
     machine = speed.choose(device, precision, False if no_compile else None)
-    with distributed.joined(machine.device):
+    with starting.working(out), distributed.joined(machine.device):
         overrides: dict[str, Any] = {
             "images": images,
             "batch": batch,

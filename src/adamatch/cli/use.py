@@ -1,12 +1,12 @@
 """`adamatch predict` and `adamatch evaluate`: what a trained model says of images."""
 
-import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from adamatch import starting
 from adamatch.cli.options import Device, SkipBad
 from adamatch.terminal import say
 
@@ -45,9 +45,7 @@ def predict(
     written.refuse_the_same([file for file, _ in files], paths)
     with ExitStack() as open_files:
         trained = model.load(run, device=device)
-        if callable(signal.getsignal(signal.SIGINT)):  # not where it is ignored
-            # Until now Ctrl-C inside an import ended the process at once (`starting`): what is half written would stay.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        open_files.enter_context(starting.working())  # what is half written must not stay
         count, parts = trained.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
         writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
         done, skipped = 0, dict[str, str]()
