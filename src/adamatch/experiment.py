@@ -98,7 +98,7 @@ def solve(
         say = Progress(run.recipe, quiet=execution.quiet).say
         done = ranks.from_first(folder.result)
         if done is not None:
-            say(f"the run in {folder.path} is finished: nothing is trained ({overwriting()} would)")
+            say(f"the run in {folder.path} is finished, and is not trained again ({overwriting()} would)")
             model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
             tested = done.get("run", {}).get("test", "") == run.test or not run.test
             return model if tested else _test_later(run, problem, folder, model, done)

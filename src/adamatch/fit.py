@@ -81,8 +81,9 @@ def fit(
     strong          strong augmentation: cta, cta-published, randaugment or cutout
     mirror          whether images may be flipped horizontally; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch from the first step on, as in the paper, by
-                    being in it several times; else each is in a step at most once, and they count from the middle of the run
-                    on: in such short runs very few labels do harm otherwise
+                    being in it several times; else none comes again before all have come, and they count from the middle of
+                    the run on: in such short runs very few labels do harm otherwise. (A classifier that is fitted to starting
+                    weights before the first step knows them at once)
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
                     adaptation changed: it takes a fifth to two thirds more time
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
@@ -133,7 +134,7 @@ def fit(
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
-            elif not chosen.weights and few_of_many(problem, FEW):  # weights have learned before
+            elif not chosen.weights and METHODS[method].unlabelled and few_of_many(problem, FEW):  # weights have learned before
                 chosen = with_beginning(chosen)
             run = Run(
                 benchmark="folders",

@@ -113,7 +113,7 @@ def test_options_reach_the_method_and_go_before_the_recipe(tmp_path: Path) -> No
         name: value for name, value in options.items() if name != "window"
     }
     assert len(method.mean_tu.means) == 5
-    assert method.view_weight == 0.5
+    assert method.batches == 1.0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("adamatch", "fixmatch+"))])

@@ -85,8 +85,8 @@ class Recipe:
     contrastive: int = 0  # images on which the network first learns to tell views of one from others (train/contrastive.py)
     anchored: bool = False  # until pseudo-labels count, the surest labels of neighbours do (train/neighbours.py)
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
-    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none twice in a step
-    late: float = 0.0  # the part of the run before labelled target images count
+    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none again before all came
+    late: float = 0.0  # the part of the run before labelled target images count in its steps
     statistics: str = "global"  # batch norm's: of the batch, of each "rank" (the authors' code), or "kept" as they start
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
