@@ -29,9 +29,12 @@ def prepare(file: str | Path, size: int, shape: str = "squeeze", white: int = 65
     interpolated (bicubic). `white` is which value is white in grey files of 16 bits, 4095 for 12-bit scans. `size`, `shape` and
     `white` are in the model's metadata.
     """
-    with Image.open(file) as opened:
-        opened.load()
-        image = to_rgb(opened, white)
+    try:
+        with Image.open(file) as opened:
+            opened.load()
+            image = to_rgb(opened, white)
+    except OSError as error:
+        raise OSError(f"{file} cannot be read: {error}") from None
     if shape == "crop":
         side, left, top = min(image.size), *((length - min(image.size)) // 2 for length in image.size)
         image = image.crop((left, top, left + side, top + side))
@@ -95,7 +98,11 @@ def main(model: str, files: list[str]) -> None:
     classify = Classifier(model)
     for start in range(0, len(files), BATCH):
         batch = files[start : start + BATCH]
-        for file, row in zip(batch, classify(batch), strict=True):
+        try:
+            rows = classify(batch)
+        except OSError as error:
+            sys.exit(f"error: {error}")
+        for file, row in zip(batch, rows, strict=True):
             print(f"{file}\t{classify.classes[row.argmax()]}\t{row.max():.4f}")
 
 

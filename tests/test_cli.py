@@ -294,6 +294,13 @@ def test_the_version(call: Call) -> None:
     assert call("--version").out.strip() == adamatch.__version__
 
 
+def test_settings_are_called_as_the_reader_gives_them() -> None:
+    settings = (("skip_bad", True), ("twin", False), ("frozen", 0), ("weights", "none"))
+    assert [given.setting(*each) for each in settings] == ["skip_bad=True", "twin=False", "frozen=0", "weights='none'"]
+    with given.as_command():
+        assert [given.setting(*each) for each in settings] == ["--skip-bad", "--no-twin", "--frozen 0", "--weights none"]
+
+
 def test_options_are_words_numbers_and_lists() -> None:
     texts = ["a=none", "b=False", "c=3", "d=1e2", "e=.5", "f=0.25,0.75"]
     assert given.options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}

@@ -170,7 +170,7 @@ def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
     chosen = choose(ASKED, lambda: 64, speed.choose("cpu"))
     assert (chosen.recipe.size, chosen.recipe.batch, chosen.weights) == (32, 64, "")
     assert "median side is 64 and there is no GPU" in chosen.reasons[0]
-    assert "--no-mirror" in chosen.reasons[3]
+    assert "mirror=False" in chosen.reasons[3]
     assert len(chosen.reasons) == 4
 
 
@@ -212,6 +212,17 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
         assert (recipe["repeat"], recipe["late"]) == form
 
 
+def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pixels, labels = arrays(6)
+    few, told = labels != 1, TINY | {"quiet": False}
+    adamatch.fit(
+        source=(pixels, labels), target=arrays(9)[0], target_labels=(pixels[few], labels[few]), out=tmp_path / "a", **told
+    )
+    assert "has no image of 1: no target label helps there" in " ".join(capsys.readouterr().err.split())
+    adamatch.fit(source=(pixels, labels), target=arrays(9)[0], target_labels=(pixels, labels), out=tmp_path / "b", **told)
+    assert "has no image of" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "learned"),
     [
@@ -219,6 +230,7 @@ def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path)
         ({"labels_per_class": 2, "network": network(norm=True)}, False),  # it may have no features and head
         ({"labels_per_class": 26, "network": "wrn-tiny"}, False),
         ({"network": "wrn-tiny"}, False),
+        ({"labels_per_class": 2, "network": "wrn-tiny", "method": "supervised"}, False),  # it looks at no unlabelled image
         ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0]}, True),
         ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0][1:]}, False),  # one is not in it
     ],

@@ -54,7 +54,7 @@ def test_it_costs_a_third_at_most(method: str, few: bool, images: int, cost: flo
     assert planned.cost == pytest.approx(cost)
     assert planned.run.recipe.images == pytest.approx(images, abs=1)
     assert replace(planned.run.recipe, images=6400) == run.recipe
-    assert f"{cost:.0%} to {2 * cost:.0%} more time (--no-twin" in planned.line
+    assert f"{cost:.0%} to {2 * cost:.0%} more time (twin=False" in planned.line
 
 
 def test_options_of_the_method_are_not_the_twins_and_an_early_stop_is() -> None:
@@ -103,7 +103,7 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     assert sum(count for _, _, count in verdict["twin"]["moves"]) == len(differ)
     assert verdict["shares"]["target"] == pytest.approx([ours.labels.count(name) / 30 for name in model.classes], abs=1e-4)
     assert verdict["shares"]["source"] == pytest.approx([1 / 3] * 3, abs=1e-4)
-    assert "20% to 40% more time (--no-twin leaves it out)" in " ".join(said.split())
+    assert "20% to 40% more time (twin=False leaves it out)" in " ".join(said.split())
     assert "accuracy on the target: at least" in printed
     assert "adaptation changed: " in printed
     shown = adamatch.load(tmp_path / "run")
@@ -112,6 +112,18 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     assert "rows" not in shown.history["judge"]["twin"]
     fit(tmp_path / "quiet")
     assert capsys.readouterr().out == ""
+
+
+def test_what_is_finished_is_not_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(tmp_path / "run", twin=False)
+    fit(tmp_path / "run", quiet=False)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is finished, and is not trained again" in said
+    assert "leaves it out" in said  # the twin is still to come
+    fit(tmp_path / "run", quiet=False)
+    assert "leaves it out" not in capsys.readouterr().err
+    fit(tmp_path / "run", quiet=False, overwrite=True)
+    assert "leaves it out" in capsys.readouterr().err
 
 
 def test_of_its_starting_weights_nothing_is_said_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

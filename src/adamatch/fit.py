@@ -132,9 +132,10 @@ def fit(
         methods = (method, twins.ALONE) if twin else (method,)
         with ahead.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+            few = few_of_many(problem, FEW)  # then there is one domain, whatever was given
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
-            elif not chosen.weights and METHODS[method].unlabelled and few_of_many(problem, FEW):  # weights have learned before
+            elif not chosen.weights and METHODS[method].unlabelled and few:  # weights have learned before
                 chosen = with_beginning(chosen)
             run = Run(
                 benchmark="folders",
@@ -163,13 +164,13 @@ def fit(
         for line in (*data.notes, *left_out(data.skipped)):
             progress.warn(line)
         beside = twins.plan(run, problem) if twin else None
-        if beside:
+        if beside and (overwrite or not ranks.from_first(lambda: twins.is_trained(out))):
             progress.say(beside.line)
         with folder.hold():
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
             if beside:
                 twins.train(beside, problem, folder, execution, net=own)
-            told = replace(judged(model, problem, folder, same=same), folder=out)
+            told = replace(judged(model, problem, folder, same=same or few), folder=out)
             if ranks.rank() == 0 and page.is_older(out):
                 given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
                 page.finish(told, problem, data, given)

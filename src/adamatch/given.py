@@ -25,9 +25,17 @@ def argument(name: str) -> str:
     return f"--{name.removesuffix('s') if name == 'options' else name}".replace("_", "-") if _command.get() else name
 
 
+def setting(name: str, value: object) -> str:
+    """`--skip-bad`, `--no-twin`, `--frozen 0` on the command line; `skip_bad=True`, `twin=False`, `frozen=0` in Python."""
+    if not _command.get():
+        return f"{name}={value!r}"
+    if isinstance(value, bool):
+        return argument(name if value else f"no_{name}")
+    return f"{argument(name)} {value}"
+
+
 def flag(name: str) -> str:
-    """`--skip-bad` on the command line, `skip_bad=True` in Python."""
-    return argument(name) if _command.get() else f"{name}=True"
+    return setting(name, True)
 
 
 def overwriting() -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adamatch.errors import InputError, shortened
+from adamatch.given import setting
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.likeness import ENOUGH
 from adamatch.train.run import BEGUN, Recipe
@@ -101,7 +102,8 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['views']} augmentations of each image; the rest is trained (--frozen 0: all of it). {MINUTES}"
+            f"{2 * values['views']} augmentations of each image; the rest is trained ({setting('frozen', 0)}: all of it). "
+            f"{MINUTES}"
         )
         if asked.size == "auto":
             reasons.append(f"image size: {size}, because there is no GPU")
@@ -123,7 +125,8 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         )
         reasons.append(f"training length: {values['images']:,} labelled images, {cost}")
     if asked.mirror:
-        reasons.append("images may be flipped horizontally, as in the paper: --no-mirror for digits, letters, left and right")
+        never = setting("mirror", False)
+        reasons.append(f"images may be flipped horizontally, as in the paper: {never} for digits, letters, left and right")
     for name, value, least in (("size", size, SMALLEST), ("images", values["images"], 1), ("batch", values["batch"], 1)):
         if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {shortened(value)}")

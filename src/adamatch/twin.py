@@ -1,12 +1,14 @@
 """The twin of a run: the same network, trained on the labelled images alone. Beside it shows what adaptation changed."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from torch import nn
 
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.experiment import solve
+from adamatch.given import setting
 from adamatch.methods import arguments
 from adamatch.model import Model
 from adamatch.train.execution import Execution
@@ -35,7 +37,7 @@ class Twin:
         return (
             f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
             f"{recipe.last_step:,} steps of {recipe.batch} images, {self.cost:.0%} to {2 * self.cost:.0%} more time "
-            "(--no-twin leaves it out)"
+            f"({setting('twin', False)} leaves it out)"
         )
 
 
@@ -50,6 +52,11 @@ def plan(run: Run, problem: Problem) -> Twin | None:
         images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop))
         recipe = replace(recipe, images=max(recipe.batch, images), stop=stop)
     return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, DEAREST))
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether a run's folder has a finished one."""
+    return RunFolder(folder / FOLDER).result() is not None
 
 
 def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:

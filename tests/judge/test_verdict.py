@@ -119,7 +119,7 @@ def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.M
         told = found()
         assert told["gain"] is told["range"]["at_best"] is None
         assert told["range"]["at_least"] == (None if kind in mismatch.UNKNOWN else plain["range"]["at_least"])
-    assert summary.lines(told)[0] == "accuracy on the target: not known: see the warning"
+    assert summary.lines(told)[0] == "accuracy on the target: not known without labels: see the warning"
 
 
 def test_lines_for_a_person() -> None:

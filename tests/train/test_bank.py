@@ -141,7 +141,7 @@ def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.Monke
 
 def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bank, "free_host", lambda: 70_000)  # it would take 240 * 112 * 2 of them, and 30% stay free
-    with pytest.raises(InputError, match=r"240 views of the images take .* --frozen 0"):
+    with pytest.raises(InputError, match=r"240 views of the images take .* frozen=0 "):
         banked(a_run(), network())
 
 

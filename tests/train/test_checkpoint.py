@@ -234,7 +234,7 @@ def test_a_checkpoint_that_no_run_wrote(name: str, stopped: tuple[Run, Path]) ->
     assert refused > len(VALUES) / 2
     described.write_text(whole)
     reseal(described, **{name: {"a": "b"}})
-    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give --overwrite"):
+    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give overwrite=True"):
         tiny.solve(run, out)
 
 
@@ -255,7 +255,9 @@ def test_tensors_of_another_run(change: str, stopped: tuple[Run, Path]) -> None:
     if change == "kind":  # of another length: as from another kind of device
         tiny.solve(run, out)
         return
-    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give --overwrite") as error:
+    with pytest.raises(
+        InputError, match=r"holds a checkpoint that this run cannot have written .*: give overwrite=True"
+    ) as error:
         tiny.solve(run, out)
     assert "\n" not in str(error.value)
 

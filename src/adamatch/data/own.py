@@ -77,6 +77,8 @@ class OwnData:
             images = self.read("target", target, labelled=False).images
         if target_labels is not None:
             pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
+            if lacking := [name for number, name in enumerate(whole.classes) if number not in pools[1].labels]:
+                self.notes.append(f"{name_of(target_labels)} has no image of {some(lacking)}: no target label helps there")
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)

@@ -62,7 +62,7 @@ def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> 
             usual = percent(expected[top])
             line = (
                 f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {usual} of the "
-                "labelled images are of it: are there other classes in the target?"
+                "labelled images are of it: are there other classes in the target, or did the others collapse into this one?"
             )
             return [Warned("one class", line, _surest(said, guesses(said) == top))]
     return []

@@ -41,7 +41,9 @@ def readable(found: Any) -> bool:
 def _range(found: Mapping[str, Any]) -> str:
     low, high = found["range"]["at_least"], found["range"]["at_best"]
     if low is None and high is None:
-        return "not known: " + ("see the warning" if found["held_out"] else "no labelled images were held out to judge by")
+        return "not known" + (
+            " without labels: see the warning" if found["held_out"] else ": no labelled images were held out to judge by"
+        )
     if low is None:
         return f"at best {high:.0f} % (an estimate without labels)"
     if high is None:

@@ -4,6 +4,7 @@ from torch import Tensor, channels_last, nn, rsqrt
 from torch.nn.functional import conv2d, hardtanh_, pad
 
 from adamatch.errors import InputError
+from adamatch.given import setting
 from adamatch.nets.conv import same_padding
 from adamatch.nets.efficientnet_lite import SHIFT, EfficientNetLite
 from adamatch.nets.norm import BatchNorm
@@ -20,7 +21,8 @@ class Upper(nn.Module):
     def __init__(self, net: nn.Module, frozen: int) -> None:
         super().__init__()
         if not isinstance(net, EfficientNetLite):
-            raise InputError("only an EfficientNet-Lite can be frozen in part: choose efficientnet-lite0 (1, 2), or --frozen 0")
+            remedy = f"choose efficientnet-lite0 (1, 2), or {setting('frozen', 0)}"
+            raise InputError(f"only an EfficientNet-Lite can be frozen in part: {remedy}")
         if frozen > len(net.in_order):
             raise InputError(f"this EfficientNet-Lite has {len(net.in_order)} blocks: {frozen} cannot be frozen")
         self.net, self.frozen = net, frozen

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from adamatch.data.decode import Shape
 from adamatch.errors import InputError
+from adamatch.given import setting
 
 TIMM = "timm:"
 IMAGENET = "imagenet"  # as starting weights: those that belong to the network
@@ -53,7 +54,8 @@ def imagenet(network: str) -> str:
     folders = [] if found is None else list(found.submodule_search_locations or ())
     files = [file for folder in folders for file in sorted(Path(folder, "models").glob("*.pth"))]
     if not files:
-        raise InputError(f"the ImageNet weights of {network} are not installed: {INSTALL}; or give --weights none or a file")
+        without = setting("weights", "none")
+        raise InputError(f"the ImageNet weights of {network} are not installed: {INSTALL}; or give {without} or a file")
     return str(files[0])
 
 

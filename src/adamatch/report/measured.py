@@ -5,6 +5,7 @@ from typing import Any
 
 from adamatch.data.tasks import Problem
 from adamatch.files import parse
+from adamatch.given import argument
 from adamatch.terminal import percent
 from adamatch.train.folder import RunFolder
 
@@ -42,11 +43,16 @@ def median_of(result: Mapping[str, Any], name: str = "target") -> int:
     return min(median, sum(isinstance(row, dict) and name in row for row in evaluations))
 
 
+def of_last(count: int) -> str:
+    """What an accuracy is, for a person."""
+    return f"median of the last {count} evaluations" if count > 1 else "the last evaluation"
+
+
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
     """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
     told = []
     counts = found["median_of"], found.get("source_median_of", found["median_of"])  # models of earlier versions have the first
-    target, source = (f" (median of the last {count} evaluations)" for count in counts)
+    target, source = (f" ({of_last(count)})" for count in counts)
     if found["target_accuracy"] is not None:
         how = f" ({found['tested']})" if found.get("tested") else target
         told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
@@ -54,7 +60,9 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
         whose = "" if task == "ssl" else "source "
         told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{source}")
     if task != "ssl" and found["target_accuracy"] is None and not estimated:
-        told.append("accuracy on the target: not known, as no labelled target images were given to measure it (--test)")
+        told.append(
+            f"accuracy on the target: not known, as no labelled target images were given to measure it ({argument('test')})"
+        )
     if found["mask"] is not None:
         told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
     if found["largest_share"] is not None:

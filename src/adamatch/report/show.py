@@ -25,7 +25,7 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     """A benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found.get(key) is not None:
-            say(f"{name} accuracy {found[key]:.2f} % (median of the last {measured.median_of(found)} evaluations)")
+            say(f"{name} accuracy {found[key]:.2f} % ({measured.of_last(measured.median_of(found, name))})")
     say(f"{found.get('seconds') or 0:.0f} s of training; the model is in {folder}")
 
 

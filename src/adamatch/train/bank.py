@@ -18,6 +18,7 @@ from adamatch.augment.views import Views, normalise
 from adamatch.data.feed import free_host
 from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.errors import InputError
+from adamatch.given import argument, setting
 from adamatch.nets.frozen import Lower, Upper
 from adamatch.train.execution import Execution
 from adamatch.train.progress import bar_before
@@ -113,5 +114,6 @@ class Bank:
         if needed > FULL * free:
             raise InputError(
                 f"{total:,} views of the images take {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free: "
-                "choose a smaller --size, give fewer images, or --frozen 0 to train the whole network from the images"
+                f"choose a smaller {argument('size')}, give fewer images, or {setting('frozen', 0)} to train the whole network "
+                "from the images"
             )

@@ -24,6 +24,7 @@ import adamatch
 from adamatch import ranks
 from adamatch.data.tasks import Problem, split_hash
 from adamatch.errors import Elsewhere, InputError, Interruption
+from adamatch.given import setting
 from adamatch.train.pulse import BEAT, SUSPECT, Pulse
 from adamatch.train.run import Run
 
@@ -85,7 +86,7 @@ def agree(run: Run, problem: Problem) -> None:
 def check_batch(batch: int, count: int) -> None:
     if batch % count:
         below = batch // count * count
-        near = " or ".join(f"--batch {each}" for each in (below, below + count) if each)
+        near = " or ".join(setting("batch", each) for each in (below, below + count) if each)
         raise InputError(f"a batch of {batch} cannot be shared out evenly over {count} ranks: use {near}")
 
 

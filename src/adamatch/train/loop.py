@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from adamatch import ranks
 from adamatch.data.tasks import Problem
 from adamatch.errors import InputError, Interruption
+from adamatch.given import argument, overwriting
 from adamatch.train import checkpoint, memory, stopping
 from adamatch.train.events import Events
 from adamatch.train.execution import Execution
@@ -137,7 +138,8 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
             raise
         why = str(error).strip().splitlines()[-1].strip()
         raise InputError(
-            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give --overwrite to begin anew"
+            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give {overwriting()} to begin "
+            "anew"
         ) from None
     if not same_device:
         progress.say(
@@ -173,7 +175,7 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
         spoilt = f"the network is not finite at step {done}"
     if spoilt:
         raise InputError(
-            f"{spoilt}: the learning rate is likely too high here (try a smaller --lr); the last good checkpoint is "
-            f"{checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
+            f"{spoilt}: the learning rate is likely too high here (try a smaller {argument('lr')}); the last good checkpoint "
+            f"is {checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)

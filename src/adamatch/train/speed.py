@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adamatch.errors import InputError, unknown
+from adamatch.given import setting
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,13 +67,16 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         raise unknown("device", device, DEVICES) from None
     if chosen.type not in ("cpu", "cuda", "mps"):
         raise unknown("device", device, DEVICES)
+    cpu = setting("device", "cpu")
     if chosen.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use --device cpu")
+        raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use {cpu}")
     on_gpu = chosen.type == "cuda"
     if on_gpu and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for and no CUDA device is there: use --device cpu")
+        raise InputError(f"device {device!r} was asked for and no CUDA device is there: use {cpu}")
     if on_gpu and (chosen.index or 0) >= (count := torch.cuda.device_count()):
-        raise InputError(f"device {device!r} was asked for and there are {count}: use --device cuda:0 to cuda:{count - 1}")
+        raise InputError(
+            f"device {device!r} was asked for and there are {count}: use {setting('device', 'cuda:0')} to cuda:{count - 1}"
+        )
     if precision == "auto":
         precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
     fast = on_gpu if compile is None else compile
