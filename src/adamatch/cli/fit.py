@@ -39,13 +39,23 @@ def fit(
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
     method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
     network: Annotated[
-        str, typer.Option(help="auto, efficientnet-lite0 (1, 2), wrn-small, wrn-28-2, wrn-34-2, resnetv2-101, timm:NAME")
+        str,
+        typer.Option(
+            help="auto, efficientnet-lite0 (1, 2), wrn-tiny, wrn-small, wrn-28-2, wrn-34-2, resnetv2-50, resnetv2-101, "
+            "timm:NAME"
+        ),
     ] = "auto",
     weights: Annotated[
         str, typer.Option(help="What the network starts from: auto, imagenet, none, or a file of weights")
     ] = "auto",
     size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
-    images: Annotated[str, typer.Option(help="Labelled images to train for: auto, or a number")] = "auto",
+    images: Annotated[
+        str,
+        typer.Option(
+            help="Labelled images to train for, repeats counted: a number, or auto (from weights 32,000, on a CPU 2,560; "
+            "else 1,000,000, on a CPU 32,000)"
+        ),
+    ] = "auto",
     batch: Annotated[
         str,
         typer.Option(
@@ -54,7 +64,10 @@ def fit(
     ] = "auto",
     lr: Annotated[
         float | None,
-        typer.Option(help="Learning rate at the start (default: 0.01 from weights, else 0.03; on a CPU 0.03 or 0.003)"),
+        typer.Option(
+            help="Learning rate at the start (default: 0.03; from weights 0.01 on a GPU; from weights on a CPU 0.003 where "
+            "source and target look alike)"
+        ),
     ] = None,
     strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
     mirror: Annotated[
@@ -68,8 +81,8 @@ def fit(
         bool,
         typer.Option(
             "--repeat/--no-repeat",
-            help="May few target labels fill half of a labelled batch from the first step on, as in the paper? "
-            "Else each is in a step once, in the second half of the run",
+            help="Repeat few target labels until they fill half of each labelled batch, from the first step on, as in the "
+            "paper. Else none comes again before all have come, and they wait until the middle of the run",
         ),
     ] = False,
     frozen: Annotated[
