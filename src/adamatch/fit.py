@@ -132,10 +132,10 @@ def fit(
         methods = (method, twins.ALONE) if twin else (method,)
         with ahead.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
-            few = few_of_many(problem, FEW)  # then there is one domain, whatever was given
+            few = not chosen.weights and few_of_many(problem, FEW)  # then there is one domain; weights have learned before
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
-            elif not chosen.weights and METHODS[method].unlabelled and few:  # weights have learned before
+            elif few and METHODS[method].unlabelled:
                 chosen = with_beginning(chosen)
             run = Run(
                 benchmark="folders",
