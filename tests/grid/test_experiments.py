@@ -81,8 +81,13 @@ def test_few_has_three_seeds_of_each_task_and_the_recipe_of_its_task() -> None:
     assert {(run.method, run.task, run.target, run.labels, run.seed) for run in more} == {
         ("adamatch", "ssda", "svhn", 5, seed) for seed in (3, 4, 5)
     }
+    compared = [run for run in runs if run.options]
+    assert Counter((run.task, run.target, run.labels, str(run.options)) for run in compared) == {
+        ("ssl", "svhn", 1, "{'threshold': 'classes'}"): 3
+    }
     for method, seeds in (("adamatch", 3), ("fixmatch+", 1)):
-        mine = Counter((run.task, run.source, run.target, run.labels) for run in runs if run.method == method and run.seed < 3)
+        plain = [run for run in runs if run.method == method and run.seed < 3 and not run.options]
+        mine = Counter((run.task, run.source, run.target, run.labels) for run in plain)
         assert mine == {
             (task, source, target, labels): seeds
             for task, source, target in (("ssl", "", "svhn"), ("ssda", "mnist", "svhn"), ("ssda", "usps", "mnistm"))
