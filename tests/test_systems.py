@@ -158,7 +158,7 @@ def test_windows_paths_in_a_list(tmp_path: Path) -> None:
 
 def test_a_macs_gpu_is_refused_where_there_is_none() -> None:
     if not torch.backends.mps.is_available():
-        with pytest.raises(InputError, match="no GPU of a Mac: use --device cpu"):
+        with pytest.raises(InputError, match="no GPU of a Mac: use device="):
             speed.choose("mps")
 
 

@@ -77,7 +77,7 @@ def test_the_order_of_hits_of_one_bin_counts() -> None:
     assert (forward.rates2 - backward.rates2).abs().max() > 0.1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**31), st.integers(1, 40), st.floats(0, 1))
 def test_rates_stay_between_what_they_were_and_what_was_seen(seed: int, count: int, seen: float) -> None:
     cta, _ = trained(seed)

@@ -99,7 +99,7 @@ def test_autocontrast_table_equals_pillow_for_all_ranges() -> None:
         assert np.array_equal(ours[a : b + 1], theirs), (a, b)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 2**31), st.permutations(range(COUNT)))
 def test_an_image_does_not_depend_on_its_batch(seed: int, order: list[int]) -> None:
     x, (level, level2, place) = pictures(16, seed), uniforms(seed)

@@ -57,7 +57,7 @@ def test_cutout_greys_a_clipped_square(size: int) -> None:
 
 
 @given(st.integers(0, 2**31), st.sampled_from(SIZES))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_shift_only_moves_pixels_that_were_there(seed: int, size: int) -> None:
     x = images(4, size, seed)
     u = torch.rand(4, 3, generator=torch.Generator().manual_seed(seed))

@@ -174,7 +174,7 @@ def test_truncated_files_are_named(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(position=st.floats(0, 0.999), bit=st.integers(0, 7), kind=st.sampled_from(["PNG", "JPEG", "GIF", "WEBP", "TIFF"]))
 def test_a_flipped_bit_is_either_read_or_reported(position: float, bit: int, kind: str) -> None:
     content = bytearray(encoded(Image.fromarray(picture()), kind))
@@ -213,7 +213,7 @@ def test_a_decompression_bomb_is_refused_before_it_unfolds() -> None:
         read_image(bomb, "bomb.png")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     width=st.integers(1, 90), height=st.integers(1, 90), size=st.integers(1, 40), colour=st.tuples(*[st.integers(0, 255)] * 3)
 )
@@ -224,7 +224,7 @@ def test_a_constant_image_stays_constant(width: int, height: int, size: int, col
     assert (small == colour).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(across=st.integers(1, 6), down=st.integers(1, 6), size=st.integers(2, 16), seed=st.integers(0, 99))
 def test_whole_factors_average_blocks(across: int, down: int, size: int, seed: int) -> None:
     large = np.random.default_rng(seed).integers(0, 256, (down * size, across * size, 3), dtype=np.uint8)

@@ -14,7 +14,7 @@ def take(stream: Stream, count: int) -> list[int]:
     return torch.cat([stream.next() for _ in range(count)]).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(1, 200), batch=st.integers(1, 70), seed=st.integers(0, 2**40))
 def test_every_epoch_is_a_permutation(n: int, batch: int, seed: int) -> None:
     count = min(3 * BLOCK, -(-5 * n // batch) + 2)
@@ -26,7 +26,7 @@ def test_every_epoch_is_a_permutation(n: int, batch: int, seed: int) -> None:
     assert len(set(rest)) == len(rest)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(1, 300), batch=st.integers(1, 70), seed=st.integers(0, 1000), taken=st.integers(0, 3 * BLOCK))
 def test_the_same_after_a_seek(n: int, batch: int, seed: int, taken: int) -> None:
     straight = Stream(n, batch, seed, CPU)

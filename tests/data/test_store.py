@@ -91,7 +91,7 @@ def test_an_error_inside_leaves_the_old_store_and_what_was_done(tmp_path: Path) 
     assert (again.images[0] == 7).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(stops=st.lists(st.integers(0, 6), max_size=4))
 def test_it_goes_on_wherever_it_stopped(tmp_path_factory: pytest.TempPathFactory, stops: list[int]) -> None:
     folder = tmp_path_factory.mktemp("resume")

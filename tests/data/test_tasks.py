@@ -126,7 +126,7 @@ def test_the_choice_is_known() -> None:
     assert split_hash(rows.tolist()) == "1019cbd61f59"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 12), min_size=2, max_size=6).filter(any), k=st.integers(1, 12), seed=st.integers(0, 2**32)
 )

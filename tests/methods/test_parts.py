@@ -14,7 +14,7 @@ from adamatch.errors import InputError
 from adamatch.methods import arguments, parts, schedules
 from adamatch.methods.averages import Running, Window
 
-many = settings(max_examples=40, deadline=None)
+many = settings(max_examples=40)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -34,7 +34,7 @@ def images(n: int = 10, channels: int = 6) -> Tensor:
     return (torch.randn(n, channels, 3, 5) * 2 + 1).contiguous(memory_format=torch.channels_last)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4), slope=st.sampled_from([0.1, 1.0]))
 def test_each_group_has_statistics_of_its_own(sizes: list[int], slope: float) -> None:
     norm, x = layer(slope=slope), images(sum(sizes))

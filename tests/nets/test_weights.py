@@ -177,7 +177,7 @@ def test_wrong_shapes_are_listed_and_left_alone(tmp_path: Path) -> None:
     assert all(torch.equal(here.state_dict()[name], before[name]) for name in report.misfits)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_tensor_is_loaded_fresh_or_a_misfit(data: st.DataObject, tmp_path: Path) -> None:
     here, there = wide(seed=2), state_of(wide(seed=1))

@@ -25,7 +25,7 @@ def saved(compressed: bool, **arrays: Any) -> io.BytesIO:
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(KINDS),
     st.lists(st.integers(1, 5), min_size=2, max_size=4),

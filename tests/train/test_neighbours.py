@@ -57,7 +57,7 @@ def clusters(counts: list[int], shift: float, seed: int = 0) -> tuple[Tensor, Te
     return torch.from_numpy(x).float(), torch.from_numpy(labels)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.floats(-30, 30), st.integers(0, 100))
 def test_clusters_keep_their_names_wherever_the_target_was_moved_to(shift: float, seed: int) -> None:
     (x, y), (x_tu, y_tu) = clusters([50, 50, 50], 0, seed), clusters([60, 60, 60], shift, seed + 1)
