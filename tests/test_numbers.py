@@ -63,14 +63,14 @@ def nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command says as it refuses; it ends with 2, in few words and seconds."""
+    """What the command says as it refuses; it ends with 2, in few words and soon."""
     began = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["adamatch", *(word.format(folder=folder) for word in line.split(" "))])
         with pytest.raises(SystemExit) as ended:
             cli.main()
     assert ended.value.code == 2
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     text = capsys.readouterr().err
     assert "Traceback" not in text
     # One line; what cannot even be read as a number is the command line's own to tell, in its frame.
