@@ -62,7 +62,7 @@ def is_trained(folder: Path) -> bool:
 def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:
     """Train it in the run's folder, or go on with it."""
     inside = RunFolder(folder.path / FOLDER)
-    done = ranks.from_first(inside.result) is not None
+    done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
         Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
     return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)

@@ -119,9 +119,9 @@ def fit(
 
     [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv
     """
-    train = adamatch.fit  # imported now: until here Ctrl-C ends all at once
+    run_fit = adamatch.fit  # imported now: until here Ctrl-C ends all at once
     with starting.working(out):
-        trained = train(
+        trained = run_fit(
             source=source,
             target=target,
             out=out,
