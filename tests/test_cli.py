@@ -274,9 +274,9 @@ def test_usage_mistakes_name_the_option(call: Call) -> None:
     refused(call("train", "--target", "handwritten", "--source", "rendered", "--lr", "-1"), "lr is a number from 0")
 
 
-@pytest.mark.parametrize(("asked", "late"), [(["--repeat"], 0.0), (["--no-repeat"], 0.5), ([], 0.5)])
+@pytest.mark.parametrize(("asked", "form"), [(["--repeat"], (0.0, 1)), (["--no-repeat"], (0.5, 5)), ([], (0.5, 5))])
 def test_repeated_labels_count_from_the_first_step_on(
-    call: Call, monkeypatch: pytest.MonkeyPatch, asked: list[str], late: float
+    call: Call, monkeypatch: pytest.MonkeyPatch, asked: list[str], form: tuple[float, int]
 ) -> None:
     runs: list[Run] = []
 
@@ -286,8 +286,8 @@ def test_repeated_labels_count_from_the_first_step_on(
 
     monkeypatch.setattr("adamatch.experiment.train", train)
     pair = ("--source", "rendered", "--target", "handwritten")
-    refused(call("train", *pair, "--task", "ssda", "--labels", "1", "--budget", "fast", *asked), "that is enough")
-    assert runs[0].recipe.late == late
+    refused(call("train", *pair, "--task", "ssda", "--labels", "5", "--budget", "fast", *asked), "that is enough")
+    assert (runs[0].recipe.late, runs[0].recipe.spread) == form
 
 
 def test_the_version(call: Call) -> None:

@@ -158,15 +158,21 @@ def test_a_result_of_another_form_is_not_made_again(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_few_target_labels_need_not_be_in_a_step_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    few: list[list[bytes]] = []  # step by step
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """The labelled target images of every step that comes."""
+    steps: list[list[bytes]] = []
     call = Captured.__call__
 
     def noting(self: Any, inputs: Any) -> None:
-        few.append([image.numpy().tobytes() for image in inputs.x_sl[4:]])
+        steps.append([image.numpy().tobytes() for image in inputs.x_sl[4:]])
         call(self, inputs)
 
     monkeypatch.setattr(Captured, "__call__", noting)
+    return steps
+
+
+def test_few_target_labels_need_not_be_in_a_step_twice(few: list[list[bytes]], tmp_path: Path) -> None:
     posed = tiny.problem("ssda", labels=1)
     for repeat, count in ((True, 4), (False, 3)):
         tiny.solve(tiny.a_run(task="ssda", labels=1, repeat=repeat), tmp_path / str(repeat), posed=posed)
@@ -176,6 +182,15 @@ def test_few_target_labels_need_not_be_in_a_step_twice(monkeypatch: pytest.Monke
     both = tiny.a_run(task="ssda", labels=1, repeat=False, options={"pools": 2})
     with pytest.raises(InputError, match="number of full labelled batches in a step, 1 here"):
         tiny.solve(both, tmp_path / "both", posed=posed)
+
+
+def test_few_target_labels_are_spread_over_steps(few: list[list[bytes]], tmp_path: Path) -> None:
+    posed = tiny.problem("ssda", labels=2)
+    tiny.solve(tiny.a_run(task="ssda", labels=2, repeat=False, spread=2), tmp_path / "run", posed=posed)
+    assert {len(images) for images in few} == {3}  # of six, and of three classes
+    rounds = [{*first, *second} for first, second in zip(few[::2], few[1::2], strict=True)]
+    assert [len(images) for images in rounds] == [6] * 6
+    assert all(images == rounds[0] for images in rounds)
 
 
 def test_what_a_result_says(tmp_path: Path) -> None:

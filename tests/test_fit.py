@@ -200,16 +200,16 @@ def test_views_are_mirrored_unless_told(tmp_path: Path) -> None:
     assert model.history["run"]["recipe"]["mirror"] is False
 
 
-def test_few_target_labels_wait_and_are_not_repeated_unless_told(tmp_path: Path) -> None:
+def test_few_target_labels_wait_and_are_spread_unless_told(tmp_path: Path) -> None:
     given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], **TINY}
     few = arrays(3)
     for name, told, form in (
-        ("none", {}, (False, 0.0)),
-        ("few", {"target_labels": few}, (False, 0.5)),
-        ("told", {"target_labels": few, "repeat": True}, (True, 0.0)),
+        ("none", {}, (False, 0.0, 1)),
+        ("few", {"target_labels": few}, (False, 0.5, 5)),
+        ("told", {"target_labels": few, "repeat": True}, (True, 0.0, 1)),
     ):
         recipe = adamatch.fit(out=tmp_path / name, **given, **told).history["run"]["recipe"]
-        assert (recipe["repeat"], recipe["late"]) == form
+        assert (recipe["repeat"], recipe["late"], recipe["spread"]) == form
 
 
 def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

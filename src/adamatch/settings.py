@@ -22,7 +22,7 @@ LITE = "efficientnet-lite0"
 class Settings:
     """Each is the argument of `fit` of that name; None is left to choose, like "auto".
 
-    (`late` follows from others: labelled target images wait, unless they are to be used as in the paper.)
+    (`late` and `spread` follow from others: labelled target images wait, unless they are to be used as in the paper.)
     """
 
     network: str = "auto"
@@ -35,6 +35,7 @@ class Settings:
     mirror: bool = True
     repeat: bool = False
     late: float = 0.0
+    spread: int = 1
     frozen: int | str = "auto"
 
 
@@ -131,7 +132,7 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
-    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late")}
+    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late", "spread")}
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"
         reasons.append("strong augmentation: randaugment, because views made beforehand cannot follow what CTAugment learns")

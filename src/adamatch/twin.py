@@ -45,7 +45,7 @@ def plan(run: Run, problem: Problem) -> Twin | None:
     """The same recipe, or as much of it as costs a third; None where the run itself looks at labelled images alone."""
     if run.method == ALONE:
         return None
-    labelled = sum(labelled_counts(run.recipe, problem.labelled))
+    labelled = sum(labelled_counts(run.recipe, problem.labelled, len(problem.classes)))
     cost = 2 * labelled / _images(run, labelled, run.recipe.batch * run.recipe.uratio)
     recipe = run.recipe
     if cost > DEAREST:

@@ -264,9 +264,10 @@ def test_each_task_has_its_usual_recipe() -> None:
         experiments.with_labels(first),
         first,
         experiments.never_twice(first),
+        experiments.not_spread(experiments.with_labels(first)),
     ]
     done = figures.cells_of([result(run) for run in runs])
-    assert [each.variant for each in done] == ["", "", "", "repeat=True, late=0.0", "late=0.0"]
+    assert [each.variant for each in done] == ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"]
 
 
 def test_generated_domains_have_no_published_figure() -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from train import tiny
 
 from adamatch import ranks
+from adamatch.data.tasks import Labelled
 from adamatch.errors import InputError
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.train import checkpoint, loop, speed, stopping, supply
@@ -57,11 +58,21 @@ def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
     labels: int, repeat: bool, shared: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
-    assert supply.labelled_counts(replace(tiny.RECIPE, repeat=repeat), tiny.problem("ssda", labels=labels).labelled) == counts
+    told = replace(tiny.RECIPE, repeat=repeat)
+    assert supply.labelled_counts(told, tiny.problem("ssda", labels=labels).labelled, 3) == counts
     for task in ("uda", "ssl"):  # the first pool is never cut
-        assert supply.labelled_counts(
-            replace(tiny.RECIPE, repeat=repeat), tiny.problem(task, labels=task == "ssl").labelled
-        ) == [4]
+        assert supply.labelled_counts(told, tiny.problem(task, labels=task == "ssl").labelled, 3) == [4]
+
+
+@pytest.mark.parametrize(
+    ("images", "spread", "count"),
+    [(50, 1, 50), (50, 5, 10), (51, 5, 11), (250, 5, 50), (250, 1, 64), (640, 5, 64), (10, 5, 10), (4, 5, 4), (30, 5, 10)],
+)
+def test_a_small_pool_is_spread_but_no_thinner_than_classes(images: int, spread: int, count: int) -> None:
+    told = replace(tiny.RECIPE, batch=64, spread=spread)
+    pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
+    assert supply.labelled_counts(replace(told, repeat=False), pools, 10) == [64, count]
+    assert supply.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from adamatch.errors import InputError
 from adamatch.sets.benchmarks import BENCHMARKS
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import FAST, MILLION, PAPER, Recipe, Run, recipe
+from adamatch.train.run import AS_PRINTED, FAST, MILLION, PAPER, Recipe, Run, recipe
 
 # Section 4 of the paper. network, side, labelled images in millions, weight decay
 PUBLISHED = {
@@ -80,10 +80,19 @@ def test_fast_is_the_same_with_fewer_images_but_for_digits(benchmark: str) -> No
 
 @pytest.mark.parametrize("benchmark", PAPER)
 def test_in_short_runs_labelled_target_images_wait_and_are_not_repeated(benchmark: str) -> None:
-    assert recipe(benchmark, "fast", "ssda") == replace(recipe(benchmark, "fast"), repeat=False, late=0.5)
-    assert Run(benchmark=benchmark, task="ssda", budget="fast").recipe == recipe(benchmark, "fast", "ssda")
+    assert recipe(benchmark, "fast", "ssda") == replace(recipe(benchmark, "fast"), repeat=False, late=0.5, spread=5)
+    assert Run(benchmark=benchmark, task="ssda", labels=5, budget="fast").recipe == recipe(benchmark, "fast", "ssda")
     assert recipe(benchmark, "paper", "ssda") == recipe(benchmark)
-    assert recipe(benchmark, "fast", "ssda", late=0.0, repeat=True) == recipe(benchmark, "fast")
+    assert recipe(benchmark, "fast", "ssda", **AS_PRINTED) == recipe(benchmark, "fast")
+
+
+def test_nothing_is_spread_that_fills_a_batch_or_has_one_image_of_each_class() -> None:
+    one = Run(benchmark="digitfive", task="ssda", labels=1, budget="fast")
+    assert one.recipe.spread == 1
+    assert one == replace(one, recipe=replace(one.recipe, spread=3))  # one run, not two
+    five = replace(one, labels=5, recipe=recipe("digitfive", "fast", "ssda"))
+    assert five.recipe.spread == 5
+    assert replace(five, recipe=replace(five.recipe, repeat=True)).recipe.spread == 1
 
 
 @pytest.mark.parametrize("benchmark", PAPER)
@@ -116,7 +125,12 @@ def test_steps(images: int, batch: int, stop: int, steps: int, last: int, every:
     assert (short.steps, short.last_step, short.evaluate_every) == (steps, last, every)
 
 
-RUN = Run(source="rendered", target="handwritten", options={"align": "none"})
+RUN = Run(
+    source="rendered",
+    target="handwritten",
+    options={"align": "none"},
+    recipe=recipe("handwriting", "paper", repeat=False),  # where nothing is repeated, labels may be spread
+)
 PARTS = ("tau", "decay", "lr_end", "lr_body", "momentum", "average")  # of 1
 CHANGES: dict[str, Any] = {
     "benchmark": "folders",
@@ -138,7 +152,7 @@ CHANGES: dict[str, Any] = {
     "balanced": True,
     "fitted_head": True,
     "anchored": True,
-    "repeat": False,
+    "repeat": True,
     "shape": "crop",
     "optimiser": "adamw",
 }

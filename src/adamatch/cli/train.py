@@ -40,7 +40,10 @@ def train(
         bool | None, typer.Option("--mirror/--no-mirror", help="Whether weak augmentation flips horizontally")
     ] = None,
     repeat: Annotated[
-        bool | None, typer.Option("--repeat/--no-repeat", help="May few target labels fill half of a labelled batch (ssda)?")
+        bool | None,
+        typer.Option(
+            "--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, from the first step on (ssda)?"
+        ),
     ] = None,
     statistics: Annotated[
         str | None,
@@ -76,7 +79,7 @@ def train(
     from adamatch import experiment
     from adamatch.report import show
     from adamatch.train import distributed, speed
-    from adamatch.train.run import PRETRAINED, Run, recipe
+    from adamatch.train.run import AS_PRINTED, PRETRAINED, Run, recipe
 
     machine = speed.choose(device, precision, False if no_compile else None)
     with starting.working(out), distributed.joined(machine.device):
@@ -93,8 +96,8 @@ def train(
             "repeat": repeat,
             "statistics": statistics,
         }
-        if repeat:  # as in the paper: from the first step on
-            overrides["late"] = 0.0
+        if repeat:
+            overrides |= AS_PRINTED
         weights = "" if weights == "none" else weights
         if weights:  # the paper's protocol, unless told otherwise
             overrides = {**PRETRAINED, **{name: value for name, value in overrides.items() if value is not None}}

@@ -134,8 +134,9 @@ def digits() -> Iterator[Run]:
 def few() -> Iterator[Run]:
     """Few labels on real digits, by the fast budget's recipes: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one.
 
-    Five labels on the hard pair, where one of three runs fell back, have the seeds that the pair has without labels: six. And
-    one label of SVHN, where digits get lost, has lower thresholds for classes of which few labels pass, for comparison.
+    Five labels on the hard pair have the seeds that the pair has without labels: six; and the same with every label in every
+    step, of which half fell back. One label of SVHN, where digits get lost, has lower thresholds for classes of which few
+    labels pass, for comparison.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
     hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
@@ -144,6 +145,8 @@ def few() -> Iterator[Run]:
         yield replace(task, labels=labels, seed=seed)
     for seed in (3, 4, 5):
         yield replace(hard, labels=5, seed=seed)
+    for seed in range(6):
+        yield not_spread(replace(hard, labels=5, seed=seed))
     for seed in range(3):
         yield replace(svhn, labels=1, seed=seed, options={"threshold": "classes"})
     for task, labels in itertools.product(tasks, (1, 5, 25)):
@@ -203,6 +206,11 @@ def oracle(run: Run) -> Run:
 def with_labels(run: Run) -> Run:
     """The same pair with labelled target images, by the recipe that its budget has for them."""
     return replace(run, task="ssda", recipe=recipe(run.benchmark, run.budget, "ssda"))
+
+
+def not_spread(run: Run) -> Run:
+    """The same run with every labelled target image in every step, as far as a batch has room."""
+    return replace(run, recipe=replace(run.recipe, spread=1))
 
 
 def never_twice(run: Run) -> Run:

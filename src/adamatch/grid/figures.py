@@ -92,7 +92,9 @@ def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
 
 def variant(run: Run, usual: Recipe) -> str:
     """What a run has of its own: options of its method, starting weights, hyper-parameters other than the usual ones."""
-    mine, theirs = asdict(run.recipe), asdict(usual)
+    mine, theirs = asdict(run.recipe), asdict(replace(run, recipe=usual).recipe)
+    if run.recipe.repeat:  # nothing is spread then
+        del mine["spread"]
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
         own["weights"] = run.weights

@@ -9,7 +9,7 @@ from typing import Any
 from adamatch.files import read_json
 from adamatch.report.record import NOT_JSON, Record, section
 from adamatch.train import again
-from adamatch.train.run import LATER, PAPER, PRETRAINED, Recipe, recipe
+from adamatch.train.run import LATER, PAPER, PRETRAINED, Recipe, Run, recipe
 
 OF_TRAIN = ("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics")
 OF_FIT = ("network", "size", "images", "batch", "lr")
@@ -66,7 +66,8 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
     if run["benchmark"] not in PAPER:
         return ""
     budget, task, protocol = run.get("budget", "paper"), run.get("task", "uda"), PRETRAINED if run.get("weights") else {}
-    usual = asdict(recipe(run["benchmark"], budget, task, **protocol))
+    mine = recipe(run["benchmark"], budget, task, **protocol)
+    usual = asdict(Run(task=task, labels=run.get("labels", 0), recipe=mine).recipe)
     whole = LATER | dict(values)
     changed = {
         each.name: whole[each.name] for each in fields(Recipe) if each.name in whole and whole[each.name] != usual[each.name]

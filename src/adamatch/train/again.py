@@ -17,7 +17,7 @@ FROM = f"{EARLIER}:"  # its weights: this, and the id of that run
 OWN = "folders"  # the benchmark of somebody's own images
 # What follows from other arguments is told only where nothing else differs.
 FOLLOWS = (
-    *("task", "average", "align", "limit", "window", "decay", "release", "balanced", "late", "fitted_head"),
+    *("task", "average", "align", "limit", "window", "decay", "release", "balanced", "late", "spread", "fitted_head"),
     *("contrastive", "anchored", "lr_end", "lr_body", "views", "weight_decay"),
     *("shape", "white", "form", "stop"),
 )

@@ -51,7 +51,7 @@ def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machi
 
     None for a network of somebody's own that cannot do without numbers.
     """
-    batches = sum(labelled_counts(recipe, problem.labelled)) / recipe.batch
+    batches = sum(labelled_counts(recipe, problem.labelled, len(problem.classes))) / recipe.batch
     labelled, unlabelled = max(TRIED, round(TRIED * batches)), TRIED * recipe.uratio if method.unlabelled else 0
     *_, height, width, channels = problem.labelled[0].parts[0].shape
     batch = _batch(labelled, unlabelled, (channels, height, width), len(problem.classes))

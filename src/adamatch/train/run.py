@@ -21,6 +21,7 @@ ALIGNED = ("source", "estimated")
 LATER = {"statistics": "global", "release": False, "repeat": True, "shape": "squeeze", "lr_body": 1.0, "optimiser": "sgd"}
 LATER |= {"frozen": 0, "views": 4, "white": 0, "balanced": False, "late": 0.0, "fitted_head": False}
 LATER |= {"align": "source", "limit": 0.0, "window": 128, "decay": 0.999, "anchored": False, "contrastive": 0}
+LATER |= {"spread": 1}
 CHECKPOINT = 65_536  # labelled images between two evaluations, as in the paper
 # At least so many in a run: shorter budgets are evaluated more often, so that the last ten are its last quarter.
 EVALUATIONS = 40
@@ -47,6 +48,7 @@ RANGES = {  # of the hyper-parameters
     "decay": (0.0, 1.0),
     "white": (0, 65535),
     "late": (0.0, 1.0),
+    "spread": (1, 2**20),
 }
 LARGEST_SEED = 2**48
 MOST_LABELS = 2**31
@@ -87,6 +89,7 @@ class Recipe:
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
     repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none again before all came
     late: float = 0.0  # the part of the run before labelled target images count in its steps
+    spread: int = 1  # without repeat, each of them comes once in so many steps, or oftener: a step has as many as classes
     statistics: str = "global"  # batch norm's: of the batch, of each "rank" (the authors' code), or "kept" as they start
     stop: int = 0  # stop after so many labelled images, in the middle of the schedules; 0: go to their end
 
@@ -179,12 +182,15 @@ FAST: dict[str, Mapping[str, Any]] = {
     "pacs64": {"images": MILLION // 2},
 }
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
-LATE = 0.5  # so they wait for this part of the run
+LATE = 0.5  # so they wait for this part of the run,
+SPREAD = 5  # and are spread over so many steps
+WAITING: Mapping[str, Any] = {"repeat": False, "late": LATE, "spread": SPREAD}
+AS_PRINTED: Mapping[str, Any] = {"repeat": True, "late": 0.0, "spread": 1}
 # Without a source, most is learned before labels (`contrastive`), and held on to until pseudo-labels count: docs/few-labels.md.
 BEGUN: Mapping[str, Any] = {"fitted_head": True, "anchored": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {
     "ssl": BEGUN,  # and as many images before labels as with them
-    "ssda": {"repeat": False, "late": LATE},
+    "ssda": WAITING,
 }
 BUDGETS = ("paper", "fast")
 # The paper's protocol with starting weights, which have learned before.
@@ -230,6 +236,8 @@ class Run:
         if self.recipe is None:
             protocol = PRETRAINED if self.weights else {}
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, self.task, **protocol))
+        if self.labels == 1 or self.recipe.repeat:  # all of them are in every step, or a whole batch
+            object.__setattr__(self, "recipe", replace(self.recipe, spread=1))
         for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
             object.__setattr__(self, name, int(getattr(self, name)))
         for each in fields(self):

@@ -1,5 +1,6 @@
 """What goes into every step: images from the pools, and all of its random numbers."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -31,12 +32,12 @@ class Supply:
             balanced(pool) if recipe.balanced and (recipe.repeat or not number) else pool  # the others' images come once each
             for number, pool in enumerate(pools)
         ]
-        taken += zip(drawn, labelled_counts(recipe, pools), strict=True)
+        taken += zip(drawn, labelled_counts(recipe, pools, self.classes), strict=True)
         if step.method.unlabelled:
             unlabelled, guesses = problem.unlabelled, problem.guesses
             taken.append((unlabelled if guesses is None else Labelled(unlabelled.parts, guesses), recipe.batch * recipe.uratio))
         if probes:
-            taken += zip(probes, labelled_counts(recipe, probes), strict=True)
+            taken += zip(probes, labelled_counts(recipe, probes, self.classes), strict=True)
         self.labelled, self.probes = len(pools), len(probes)
         self.stands_in = recipe.late > 0 and len(pools) > 1  # the first labelled pool for the others, until they count
         device, place = execution.machine.images, execution.place
@@ -45,7 +46,7 @@ class Supply:
             for number, (pool, count) in enumerate(taken)
         ]
         if self.stands_in:
-            count = sum(labelled_counts(recipe, pools)[1:])
+            count = sum(labelled_counts(recipe, pools, self.classes)[1:])
             self.feeds.append(self.feeds[0].another(batch=count, seed=run.seed * 10 + len(self.feeds)))
 
     def next(self, done: int) -> Inputs:
@@ -93,13 +94,15 @@ class Supply:
         return False
 
 
-def labelled_counts(recipe: Recipe, pools: Sequence[Labelled]) -> list[int]:
+def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> list[int]:
     """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
 
-    (Of several ranks, as many as they can share evenly.)
+    (Or once in as many steps as the recipe spreads them over, but as many as there are classes. Of several ranks, as many as
+    they can share evenly.)
     """
     shared = ranks.count()
-    small = [recipe.batch if recipe.repeat else max(shared, len(pool) // shared * shared) for pool in pools[1:]]
+    few = [min(len(pool), max(classes, math.ceil(len(pool) / recipe.spread))) for pool in pools[1:]]
+    small = [recipe.batch if recipe.repeat else max(shared, count // shared * shared) for count in few]
     return [recipe.batch, *(min(recipe.batch, count) for count in small)]
 
 
@@ -111,7 +114,7 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
         net=net,
         tau=run.recipe.tau,
         alignment={name: getattr(run.recipe, name) for name in ("align", "limit", "window", "decay", "release", "anchored")},
-        batches=sum(labelled_counts(run.recipe, problem.labelled)) / run.recipe.batch,
+        batches=sum(labelled_counts(run.recipe, problem.labelled, len(problem.classes))) / run.recipe.batch,
         options=run.options,
     )
 
