@@ -87,7 +87,7 @@ class Recipe:
     contrastive: int = 0  # images on which the network first learns to tell views of one from others (train/contrastive.py)
     anchored: bool = False  # until pseudo-labels count, the surest labels of neighbours do (train/neighbours.py)
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
-    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none again before all came
+    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: at most once each
     late: float = 0.0  # the part of the run before labelled target images count in its steps
     spread: int = 1  # without repeat, each of them comes once in so many steps, or oftener: a step has as many as classes
     statistics: str = "global"  # batch norm's: of the batch, of each "rank" (the authors' code), or "kept" as they start
