@@ -2,7 +2,7 @@
 
     python benchmarks/components.py --out results/components.json [--processes 2] [--seeds 3] [--task ssl]
 
-SSL and SSDA with one label per class, and SSDA with five. Needs no data and no GPU: one to six minutes a run on one core.
+SSL and SSDA with one label per class, SSDA with five (ssda5). Needs no data and no GPU: one to six minutes a run on one core.
 What is there counts as done.
 """
 
