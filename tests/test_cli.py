@@ -551,6 +551,7 @@ def test_export_goes_by_the_ending(data: Path, tmp_path: Path, call: Call) -> No
 
 INTERRUPTED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs in its background ignore it
 sys.argv = ["adamatch", "predict", "run", "few", "--csv", sys.argv[1]]
 from adamatch import Model, cli, starting
 assert signal.getsignal(signal.SIGINT) is starting._end

@@ -155,6 +155,7 @@ def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: boo
         raise AssertionError("a kernel would run")
 
     net, (pool,) = nets.build("efficientnet-lite0", 3), tiny.problem().labelled
+    monkeypatch.setattr(head, "BATCHES", 2)
     monkeypatch.setattr(fused, "norm_runs_on", refuse)
     monkeypatch.setattr(fused_depthwise, "runs_on", refuse)
     head.start_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)

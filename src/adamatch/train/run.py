@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -236,7 +237,7 @@ class Run:
         if self.recipe is None:
             protocol = PRETRAINED if self.weights else {}
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, self.task, **protocol))
-        if self.labels == 1 or self.recipe.repeat:  # all of them are in every step, or a whole batch
+        if self.recipe.spread > 1 and (self.labels == 1 or self.recipe.repeat):  # a step has each, or a batch of them
             object.__setattr__(self, "recipe", replace(self.recipe, spread=1))
         for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
             object.__setattr__(self, name, int(getattr(self, name)))
@@ -285,7 +286,7 @@ class Run:
             raise ValueError(f"not a run: {error!r}") from None
         return replace(run, form=0) if "form" not in values and run.reformed else run
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A short name that is the same for the same configuration, everywhere."""
         return hashlib.sha256(replace(self, test="").to_json().encode()).hexdigest()[:10]
