@@ -52,7 +52,7 @@ WITHOUT_SOURCE: dict[str, Change] = {  # the three parts of `--budget fast`
     "all three": ({}, BEGINNING | HELD | END),
     "all three, and thresholds of classes": ({"threshold": "classes"}, BEGINNING | HELD | END),
 }
-FIVE_LABELS: dict[str, Change] = {  # more than a batch, so that none is in a step twice in any case
+FIVE_LABELS: dict[str, Change] = {  # more than a batch: none comes again before all have come in any case
     "as in the paper": ({}, {}),
     "labels from the middle of the run on": ({}, {"late": 0.5}),
     "labels spread over five steps": ({}, {"repeat": False, "spread": 5}),

@@ -70,6 +70,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
+    settings.FROZEN = {**settings.FROZEN, **given.recipe}
     if given.recipe:  # whether domains look alike or not
         settings.ALIKE = settings.FROZEN_ALIKE = {}
     if given.table:

@@ -32,6 +32,12 @@ def test_photographs_on_a_cpu_are_trained_above_frozen_blocks() -> None:
 
 
 @pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(("weights", "late", "spread"), [("none", 0.5, 5), ("none", 0.0, 1), ("auto", 0.5, 1)])
+def test_labels_that_wait_are_spread_where_nothing_was_learned_before(weights: str, late: float, spread: int) -> None:
+    assert choose(replace(ASKED, weights=weights, late=late), lambda: 227, GPU).recipe.spread == spread
+
+
+@pytest.mark.usefixtures("installed")
 def test_not_on_a_gpu_nor_where_told_otherwise() -> None:
     recipe = choose(ASKED, lambda: 227, GPU).recipe
     assert (recipe.frozen, recipe.size, recipe.strong) == (0, 224, "cta")

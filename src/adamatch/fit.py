@@ -34,7 +34,7 @@ from adamatch.train.execution import Execution
 from adamatch.train.folder import RunFolder
 from adamatch.train.likeness import likeness
 from adamatch.train.progress import Progress
-from adamatch.train.run import LARGEST_SEED, MOST_LABELS, WAITING, Recipe, Run
+from adamatch.train.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.train.speed import Machine
 from adamatch.train.supply import labelled_counts, method_of
 
@@ -81,9 +81,10 @@ def fit(
     strong          strong augmentation: cta, cta-published, randaugment or cutout
     mirror          whether images may be flipped horizontally; not where that changes the class (digits, letters, arrows)
     repeat          whether few `target_labels` fill half of each labelled batch from the first step on, as in the paper, by
-                    being in it several times; else they count from the middle of the run on, each in every fifth step (or
-                    oftener: a step has as many as there are classes): in such short runs few labels do harm otherwise.
-                    (A classifier that is fitted to starting weights before the first step knows them at once)
+                    being in it several times; else none comes again before all have come, and they count from the middle of
+                    the run on (of a network that starts from scratch, spread over five steps): in such short runs very few
+                    labels do harm otherwise. (A classifier that is fitted to starting weights before the first step knows
+                    them at once)
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see what
                     adaptation changed: it takes a fifth to two thirds more time
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one logit per
@@ -122,8 +123,9 @@ def fit(
             lr=lr,
             strong=strong,
             mirror=mirror,
+            repeat=repeat,
+            late=LATE if target_labels is not None and not repeat else 0.0,
             frozen=frozen,
-            **({"repeat": repeat} if target_labels is None or repeat else WAITING),
         )
         chosen = choose(asked, lambda: _side(source), machine)
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None

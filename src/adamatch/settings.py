@@ -8,7 +8,7 @@ from adamatch.errors import InputError, shortened
 from adamatch.given import setting
 from adamatch.nets.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
 from adamatch.train.likeness import ENOUGH
-from adamatch.train.run import BEGUN, Recipe
+from adamatch.train.run import BEGUN, SPREAD, Recipe
 from adamatch.train.speed import Machine
 
 FEW = 25  # labels per class, at most: with these, and no source, a network had better begin without labels (docs/few-labels.md)
@@ -22,7 +22,7 @@ LITE = "efficientnet-lite0"
 class Settings:
     """Each is the argument of `fit` of that name; None is left to choose, like "auto".
 
-    (`late` and `spread` follow from others: labelled target images wait, unless they are to be used as in the paper.)
+    (`late` follows from others: labelled target images wait, unless they are to be used as in the paper.)
     """
 
     network: str = "auto"
@@ -35,7 +35,6 @@ class Settings:
     mirror: bool = True
     repeat: bool = False
     late: float = 0.0
-    spread: int = 1
     frozen: int | str = "auto"
 
 
@@ -132,11 +131,12 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
         if int(value) < least:
             raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
     values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
-    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late", "spread")}
+    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late")}
+    same["spread"] = SPREAD if asked.late and not started else 1
     if values.get("frozen") and asked.strong == "cta":
         same["strong"] = "randaugment"
         reasons.append("strong augmentation: randaugment, because views made beforehand cannot follow what CTAugment learns")
-    recipe = Recipe(network=network, size=int(size), shape=wants.shape, **same, **values)
+    recipe = Recipe(network=network, size=int(size), shape=wants.shape, **{**same, **values})
     changes = {**(FROZEN_ALIKE if recipe.frozen else ALIKE), **({"lr": asked.lr} if asked.lr else {})}
     alike = replace(recipe, **changes) if started else None
     return Choice(_averaged(recipe, started), weights, reasons, alike)

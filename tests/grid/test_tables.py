@@ -256,6 +256,13 @@ def test_a_budgets_recipe_is_the_usual_one_however_few_have_it() -> None:
     assert [each.variant for each in done] == ["tau=0.8", "tau=0.95", "tau=0.8", ""]
 
 
+def test_one_label_per_class_has_a_budgets_recipe_though_nothing_is_spread() -> None:
+    usual = experiments.with_labels(replace(HARD, labels=1))
+    others = [replace(usual, seed=seed, recipe=replace(usual.recipe, late=0.0)) for seed in (1, 2)]
+    done = figures.cells_of([result(run) for run in (usual, *others)])
+    assert [each.variant for each in done] == ["", "late=0.0", "late=0.0"]
+
+
 def test_each_task_has_its_usual_recipe() -> None:
     first = replace(HARD, task="ssda", labels=5)
     runs = [

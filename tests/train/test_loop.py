@@ -75,6 +75,15 @@ def test_a_small_pool_is_spread_but_no_thinner_than_classes(images: int, spread:
     assert supply.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
 
 
+@pytest.mark.parametrize(("images", "shared", "count"), [(50, 4, 12), (10, 4, 8), (51, 2, 12), (3, 4, 4), (640, 4, 64)])
+def test_ranks_share_no_fewer_than_classes_where_there_are_more(
+    images: int, shared: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "count", lambda: shared)
+    pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
+    assert supply.labelled_counts(replace(tiny.RECIPE, batch=64, repeat=False, spread=5), pools, 10) == [64, count]
+
+
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:
     tiny.solve(tiny.a_run(stop=4 * 6), tmp_path / "run")
     assert [row["step"] for row in tiny.rows(tmp_path / "run")][-1] == 6

@@ -82,7 +82,7 @@ def fit(
         typer.Option(
             "--repeat/--no-repeat",
             help="Repeat few target labels until they fill half of each labelled batch, from the first step on, as in the "
-            "paper. Else they wait until the middle of the run, and are spread over five steps from then on",
+            "paper. Else none comes again before all have come, and they wait until the middle of the run",
         ),
     ] = False,
     frozen: Annotated[

@@ -79,8 +79,9 @@ def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
     runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[tuple[str, str], Recipe] = {}
     for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run, _ in runs):
-        recipes = Counter(run.recipe for run, _ in runs if (run.benchmark, run.task) == (benchmark, task))
-        presets = {recipe(benchmark, budget, task) for budget in BUDGETS} if benchmark in PAPER else set()
+        presets = [recipe(benchmark, budget, task) for budget in BUDGETS] if benchmark in PAPER else []
+        mine = [run for run, _ in runs if (run.benchmark, run.task) == (benchmark, task)]
+        recipes = Counter(_known(run, presets) for run in mine)
         usual[benchmark, task] = max(recipes, key=lambda each: (each in presets, recipes[each]))
     done = []
     for run, result in runs:
@@ -88,6 +89,11 @@ def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
         theirs = usual.get((run.benchmark, task), usual[run.benchmark, run.task])
         done.append(Done(run, method, task, variant(run, theirs), result))
     return done
+
+
+def _known(run: Run, presets: Sequence[Recipe]) -> Recipe:
+    """The preset that a run has, though nothing of it be spread with one label per class; else its recipe."""
+    return next((each for each in presets if replace(run, recipe=each) == run), run.recipe)
 
 
 def variant(run: Run, usual: Recipe) -> str:

@@ -30,9 +30,9 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "pools=2": "threshold and alignment from the source alone, as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
     "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
-    "spread=1": "every target label in every step (spread=1)",
+    "spread=1": "as many target labels in each step as there is room for (spread=1)",
     "late=0.0": "target labels from the first step on (late=0)",
-    "late=0.0, spread=1": "target labels from the first step on, every one in every step (late=0, spread=1)",
+    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for (late=0, spread=1)",
     "form=0": "as it was before a correction (form=0)",
 }
 COUNTED = "± is the standard deviation over seeds; {}."

@@ -63,7 +63,7 @@ def build(
             given["tau"], options = tau, {**alignment, "batches": batches, **options}
             if options.get("pools", 1) not in (1, batches):
                 says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
-                raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of few labels)")
+                raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of target labels)")
         case "fixmatch+":
             to_labels = {"align": "labels"} if alignment.get("align") == "source" else {}
             given["tau"], options = tau, {**alignment, **to_labels, **options}

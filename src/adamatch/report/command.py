@@ -67,7 +67,7 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
         return ""
     budget, task, protocol = run.get("budget", "paper"), run.get("task", "uda"), PRETRAINED if run.get("weights") else {}
     mine = recipe(run["benchmark"], budget, task, **protocol)
-    usual = asdict(Run(task=task, labels=run.get("labels", 0), recipe=mine).recipe)
+    usual = asdict(Run(task=task, labels=int(run.get("labels") == 1), recipe=mine).recipe)  # of one, nothing is spread
     whole = LATER | dict(values)
     changed = {
         each.name: whole[each.name] for each in fields(Recipe) if each.name in whole and whole[each.name] != usual[each.name]

@@ -88,7 +88,7 @@ class Recipe:
     contrastive: int = 0  # images on which the network first learns to tell views of one from others (train/contrastive.py)
     anchored: bool = False  # until pseudo-labels count, the surest labels of neighbours do (train/neighbours.py)
     balanced: bool = False  # rare classes of labelled images are drawn as often as the median one
-    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: at most once each
+    repeat: bool = True  # few labelled target images fill a batch, each in it several times; False: none again before all came
     late: float = 0.0  # the part of the run before labelled target images count in its steps
     spread: int = 1  # without repeat, each of them comes once in so many steps, or oftener: a step has as many as classes
     statistics: str = "global"  # batch norm's: of the batch, of each "rank" (the authors' code), or "kept" as they start
@@ -184,14 +184,13 @@ FAST: dict[str, Mapping[str, Any]] = {
 }
 # In short runs a few labelled target images harm where they count from the first step: docs/what-matters.md.
 LATE = 0.5  # so they wait for this part of the run,
-SPREAD = 5  # and are spread over so many steps
-WAITING: Mapping[str, Any] = {"repeat": False, "late": LATE, "spread": SPREAD}
+SPREAD = 5  # and from scratch they are spread over so many steps
 AS_PRINTED: Mapping[str, Any] = {"repeat": True, "late": 0.0, "spread": 1}
 # Without a source, most is learned before labels (`contrastive`), and held on to until pseudo-labels count: docs/few-labels.md.
 BEGUN: Mapping[str, Any] = {"fitted_head": True, "anchored": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {
     "ssl": BEGUN,  # and as many images before labels as with them
-    "ssda": WAITING,
+    "ssda": {"repeat": False, "late": LATE, "spread": SPREAD},
 }
 BUDGETS = ("paper", "fast")
 # The paper's protocol with starting weights, which have learned before.
@@ -237,10 +236,11 @@ class Run:
         if self.recipe is None:
             protocol = PRETRAINED if self.weights else {}
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, self.task, **protocol))
-        if self.recipe.spread > 1 and (self.labels == 1 or self.recipe.repeat):  # a step has each, or a batch of them
-            object.__setattr__(self, "recipe", replace(self.recipe, spread=1))
         for name in ("labels", "seed"):  # NumPy's numbers, too: JSON has none of these
             object.__setattr__(self, name, int(getattr(self, name)))
+        each_in_every_step = self.recipe.repeat or (self.labels == 1 and self.benchmark in PAPER)
+        if self.recipe.spread > 1 and each_in_every_step:
+            object.__setattr__(self, "recipe", replace(self.recipe, spread=1))
         for each in fields(self):
             if each.type is str and not isinstance(getattr(self, each.name), str):
                 raise InputError(f"{each.name} is a name, not {shortened(getattr(self, each.name))}")

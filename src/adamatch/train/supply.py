@@ -97,13 +97,16 @@ class Supply:
 def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> list[int]:
     """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
 
-    (Or once in as many steps as the recipe spreads them over, but as many as there are classes. Of several ranks, as many as
-    they can share evenly.)
+    (Or once in as many steps as the recipe spreads them over, but at least as many as there are classes. Of several ranks, as
+    many as they can share evenly.)
     """
     shared = ranks.count()
-    few = [min(len(pool), max(classes, math.ceil(len(pool) / recipe.spread))) for pool in pools[1:]]
-    small = [recipe.batch if recipe.repeat else max(shared, count // shared * shared) for count in few]
-    return [recipe.batch, *(min(recipe.batch, count) for count in small)]
+
+    def few(images: int) -> int:
+        wanted = max(classes, math.ceil(images / recipe.spread))
+        return min(recipe.batch, math.ceil(wanted / shared) * shared, max(shared, images // shared * shared))
+
+    return [recipe.batch, *(recipe.batch if recipe.repeat else few(len(pool)) for pool in pools[1:])]
 
 
 def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
