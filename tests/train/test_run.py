@@ -93,6 +93,8 @@ def test_nothing_is_spread_that_fills_a_batch_or_has_one_image_of_each_class() -
     five = replace(one, labels=5, recipe=recipe("digitfive", "fast", "ssda"))
     assert five.recipe.spread == 5
     assert replace(five, recipe=replace(five.recipe, repeat=True)).recipe.spread == 1
+    begun = Run(benchmark="digitfive", task="ssda", labels=5, budget="fast", weights="timm:a")
+    assert begun.recipe.spread == 1  # it has learned before
     own = replace(one, benchmark="folders", recipe=five.recipe)  # whose labels per class are the source's
     assert own.recipe.spread == 5
 

@@ -194,7 +194,7 @@ FAST_TASKS: dict[str, Mapping[str, Any]] = {
 }
 BUDGETS = ("paper", "fast")
 # The paper's protocol with starting weights, which have learned before.
-PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION, "contrastive": 0}
+PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION, "contrastive": 0, "spread": 1}
 
 
 def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides: Any) -> Recipe:
