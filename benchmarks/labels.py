@@ -1,13 +1,14 @@
-"""Accuracy against labels per class, from a folder of results: SSL and SSDA, each method a line.
+"""Accuracy against labels per class, from a folder of results: a panel for each pair (SSL: domain), each method a line.
 
     python benchmarks/labels.py results/digitfive --out results/digitfive/labels.png
 
-Dashed are the paper's means over all pairs (SSL: domains) of the benchmark, dotted is AdaMatch on the same pairs without any
-target label (UDA).
+Thin are runs whose target labels count from the first step on, repeated, as in the paper. Dashed are the paper's means over all
+pairs (SSL: domains) of the benchmark, dotted is AdaMatch without any target label (UDA).
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -21,33 +22,44 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 TASKS = {"ssl": "SSL", "ssda": "SSDA"}
+COUNTS = (1, 5, 25)
+
+
+def as_in_the_paper(each: Done) -> bool:
+    """Whether the labels of the target count from the first step on, repeated, and nothing is learned before."""
+    recipe = each.run.recipe
+    return recipe.repeat and not recipe.late and not recipe.contrastive and not each.run.options
 
 
 def panel(axis: Axes, task: str, done: list[Done]) -> None:
-    """One task: mean and standard deviation over seeds for each method and number of labels."""
+    """One pair: mean and standard deviation over seeds for each method and number of labels."""
     mine = [each for each in done if each.task == task]
-    for number, method in enumerate(dict.fromkeys(name for name in METHODS if any(e.method == name for e in mine))):
-        counts = sorted({each.run.labels for each in mine if each.method == method})
-        groups = [[each for each in mine if (each.method, each.run.labels) == (method, count)] for count in counts]
-        figures = [figure(group) for group in groups]
-        means, spreads = [each.mean for each in figures], [each.spread or 0.0 for each in figures]
-        axis.errorbar(counts, means, spreads, label=METHODS[method], color=f"C{number}", marker="o", ms=4, capsize=2, lw=1.6)
-        known = [published.mean(groups[0][0].run.benchmark, task, method, count) for count in counts]
-        if all(value is not None for value in known):
-            name = f"{METHODS[method]}, paper's mean"
-            axis.plot(counts, known, label=name, color=f"C{number}", ls="--", lw=1)  # type: ignore[arg-type]
-    pairs = {each.pair for each in mine}
-    without = [each for each in done if (each.task, each.method) == ("uda", "adamatch") and each.pair in pairs]
+    for number, method in enumerate(name for name in METHODS if any(each.method == name for each in mine)):
+        ours, name, color = [each for each in mine if each.method == method], METHODS[method], f"C{number}"
+        line(axis, [each for each in ours if not each.variant], label=name, color=color, marker="o", ms=4, lw=1.6)
+        early = [each for each in ours if each.variant and as_in_the_paper(each)]
+        line(axis, early, label=f"{name}, labels as in the paper", color=color, lw=1, alpha=0.5)
+        known = [published.mean(mine[0].run.benchmark, task, method, count) or float("nan") for count in COUNTS]
+        axis.plot(COUNTS, known, label=f"{name}, the paper's mean", color=color, ls="--", lw=1)
+    without = [each for each in done if (each.task, each.method, each.variant) == ("uda", "adamatch", "")]
     if without:
         axis.axhline(figure(without).mean, label="AdaMatch, no target labels", color="0.4", ls=":", lw=1)
+    axis.set_title(f"{TASKS[task]}, {' -> '.join(filter(None, mine[0].pair))}")
     axis.set_xscale("log")
-    axis.set_xticks(ticks := sorted({each.run.labels for each in mine}), [str(count) for count in ticks])
+    axis.set_xticks(COUNTS, [str(count) for count in COUNTS])
     axis.minorticks_off()
-    names = sorted(" -> ".join(filter(None, pair)) for pair in pairs)
-    axis.set_title(f"{TASKS[task]}, {names[0] if len(names) == 1 else f'mean of {len(names)}'}")
     axis.set_xlabel("labels per class")
-    axis.set_ylim(0, 100)
+    axis.set_ylim(0, 103)
     axis.grid(alpha=0.3)
+
+
+def line(axis: Axes, done: list[Done], **how: Any) -> None:
+    """Mean and standard deviation against labels per class."""
+    by_count = {count: [each for each in done if each.run.labels == count] for count in COUNTS}
+    figures = {count: figure(group) for count, group in by_count.items() if group}
+    if figures:
+        spreads = [each.spread or 0.0 for each in figures.values()]
+        axis.errorbar(list(figures), [each.mean for each in figures.values()], spreads, capsize=2, **how)
 
 
 def main() -> None:
@@ -56,16 +68,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    done = [each for each in cells_of(read(given.folder)) if not each.variant]
-    tasks = [task for task in TASKS if any(each.task == task for each in done)]
-    if not tasks:
+    done = cells_of(read(given.folder))
+    panels = sorted({(list(TASKS).index(each.task), each.pair) for each in done if each.task in TASKS})
+    if not panels:
         raise InputError(f"{given.folder} has no result of SSL or SSDA: adamatch grid run ... --keep {given.folder}")
-    figure_, axes = plt.subplots(1, len(tasks), figsize=(4.8 * len(tasks), 3.8), sharey=True, squeeze=False)
-    for axis, task in zip(axes[0], tasks, strict=True):
-        panel(axis, task, done)
+    figure_, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.4), sharey=True, squeeze=False)
+    for axis, (number, pair) in zip(axes[0], panels, strict=True):
+        panel(axis, list(TASKS)[number], [each for each in done if each.pair == pair])
     axes[0][0].set_ylabel("accuracy on the target")
-    axes[0][-1].legend(loc="lower right", fontsize=8)
-    figure_.tight_layout()
+    shown = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure_.legend(shown.values(), shown.keys(), loc="lower center", ncols=3, fontsize=8)
+    figure_.tight_layout(rect=(0, 0.15, 1, 1))
     figure_.savefig(given.out, dpi=110)
 
 
