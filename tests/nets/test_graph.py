@@ -10,7 +10,7 @@ from colours import CLASSES, arrays, network
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, scaled_dot_product_attention
 
-from adamatch import Model, load
+from adamatch import Model, load, nets
 from adamatch.errors import InputError
 from adamatch.nets.graph import Graph, describe
 from adamatch.train import speed
@@ -123,3 +123,11 @@ def test_a_name_of_torch_must_be_of_its_kind() -> None:
     )
     with pytest.raises(TypeError, match="is no"):
         Graph(text, net.state_dict())(torch.zeros(1, 3, 8, 8))
+
+
+@pytest.mark.parametrize("name", ["wrn-tiny", "efficientnet-lite0"])
+def test_the_packages_networks_leave_open_how_many_images_come(name: str) -> None:
+    """Else torch.export has to read their code, which takes twice as long."""
+    shapes = ({0: torch.export.Dim("n")},)
+    program = torch.export.export(nets.build(name, 3).eval(), (torch.randn(3, 3, 32, 32),), dynamic_shapes=shapes, strict=False)
+    assert program.module()(torch.randn(5, 3, 32, 32)).shape == (5, 3)

@@ -57,7 +57,7 @@ class BatchNorm(nn.BatchNorm2d):
     def _recorded(self, x: Tensor) -> Tensor:
         """By the running statistics."""
         mean, var = self.running_mean, self.running_var
-        if self.fused and mean is not None and var is not None and fused.norm_runs_on(x, (len(x),)):
+        if self.fused and mean is not None and var is not None and fused.norm_runs_on(x, (x.shape[0],)):
             return fused.recorded_norm_act(x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling)
         return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
 
