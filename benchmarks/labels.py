@@ -69,12 +69,12 @@ def main() -> None:
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     done = cells_of(read(given.folder))
-    panels = sorted({(list(TASKS).index(each.task), each.pair) for each in done if each.task in TASKS})
+    panels = [(task, pair) for task in TASKS for pair in sorted({each.pair for each in done if each.task == task})]
     if not panels:
         raise InputError(f"{given.folder} has no result of SSL or SSDA: adamatch grid run ... --keep {given.folder}")
     figure_, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.4), sharey=True, squeeze=False)
-    for axis, (number, pair) in zip(axes[0], panels, strict=True):
-        panel(axis, list(TASKS)[number], [each for each in done if each.pair == pair])
+    for axis, (task, pair) in zip(axes[0], panels, strict=True):
+        panel(axis, task, [each for each in done if each.pair == pair])
     axes[0][0].set_ylabel("accuracy on the target")
     shown = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure_.legend(shown.values(), shown.keys(), loc="lower center", ncols=3, fontsize=8)
