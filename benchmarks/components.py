@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from adamatch import experiment
+from adamatch.config.run import Run
 from adamatch.train import speed
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 Change = tuple[dict[str, Any], dict[str, Any]]  # arguments of the method, and of the recipe
 END = {"lr_end": 0.02}
@@ -65,7 +65,9 @@ def train(task: str, variant: str, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     options, changes = TASKS[task][variant]
     source, labels = "" if task == "ssl" else "rendered", 5 if task == "ssda5" else 1
-    run = Run(task=task.removesuffix("5"), source=source, target="handwritten", labels=labels, options=options, seed=seed)
+    run = Run(
+        task=task.removesuffix("5"), source=source, target="handwritten", labels=labels, options=options, seed=seed
+    )
     run = replace(run, recipe=replace(run.recipe, **changes))
     with tempfile.TemporaryDirectory() as folder:
         held = RunFolder(Path(folder) / "run")

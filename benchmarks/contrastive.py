@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from adamatch import experiment
-from adamatch.train import contrastive, speed
+from adamatch.config.run import Run
+from adamatch.initialise import simclr
+from adamatch.train import speed
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 
 def main() -> None:
@@ -26,13 +27,15 @@ def main() -> None:
     parser.add_argument("--method", default="adamatch")
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
-    parser.add_argument("--constants", type=json.loads, default={}, help="of the beginning, e.g. '{\"TEMPERATURE\": 0.1}'")
+    parser.add_argument(
+        "--constants", type=json.loads, default={}, help="of the beginning, e.g. '{\"TEMPERATURE\": 0.1}'"
+    )
     parser.add_argument("--name", required=True, help="of what differs")
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     for name, value in given.constants.items():
-        setattr(contrastive, name, type(getattr(contrastive, name))(value))
+        setattr(simclr, name, type(getattr(simclr, name))(value))
     run = Run(benchmark="digitfive", task="ssl", target="svhn", labels=given.labels, seed=given.seed, budget="fast")
     run = replace(run, method=given.method, options=given.options, recipe=replace(run.recipe, **given.recipe))
     name = f"ssl{given.labels}-{given.method}-{given.name}-s{given.seed}"

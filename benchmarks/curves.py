@@ -13,15 +13,15 @@ from pathlib import Path
 import matplotlib
 import torch
 
-from adamatch import methods, nets
-from adamatch.data.tasks import pose
+from adamatch import methods, networks
+from adamatch.config.run import Recipe, Run
+from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.experiment import versions
-from adamatch.sets.rendered import handwritten, rendered
+from adamatch.images.tasks import pose
 from adamatch.train import speed
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
-from adamatch.train.run import Recipe, Run
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -34,7 +34,7 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     problem = pose("uda", [rendered(5000, 32, 0)], handwritten("train", 32), {})
     run = Run(benchmark="none", recipe=Recipe(network=network, size=32, images=steps * 64, weight_decay=5e-4))
     torch.manual_seed(0)
-    net = nets.build(network, 10)
+    net = networks.build(network, 10)
     method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
     step = Step(net, method, run.recipe, machine, print)
     captured = speed.Captured(step, machine)

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.errors import InputError
-from adamatch.judge import accuracy, choice, evidence, mismatch, shares
-from adamatch.judge.evidence import Evidence
+from adamatch.base.errors import InputError
+from adamatch.verdict import accuracy, choice, evidence, mismatch, shares
+from adamatch.verdict.evidence import Evidence
 
 TWIN, SAME = "-twin", "+"
 TOO_HIGH = 10.0  # points
@@ -140,7 +140,11 @@ def among_table(runs: list[Saved]) -> list[str]:
         truth = [[run.accuracies()[-1] for run in three] for three in threes]
         known = [[run.known.only_last() for run in three] for three in threes]
         chosen = [
-            float(np.mean([three[int(choice.among(said, rule).argmax())] for three, said in zip(truth, known, strict=True)]))
+            float(
+                np.mean(
+                    [three[int(choice.among(said, rule).argmax())] for three, said in zip(truth, known, strict=True)]
+                )
+            )
             for rule in rules
         ]
         table.append([float(np.mean(truth)), *chosen, float(np.mean(np.max(truth, axis=1)))])

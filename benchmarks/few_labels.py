@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from adamatch import experiment
-from adamatch.data.store import Pixels
-from adamatch.data.tasks import Problem
+from adamatch.config.run import Run
+from adamatch.images.store import Pixels
+from adamatch.images.tasks import Problem
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 SIZE, STEPS, TESTED = 16, 1000, 2000
 VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, options, changes of the recipe
@@ -61,7 +61,13 @@ def main() -> None:
         labels, options, changes = VARIANTS[name]
         task = "ssda" if labels else "uda"
         run = Run(
-            benchmark="digitfive", task=task, source="mnist", target="mnistm", labels=labels, options=options, budget="fast"
+            benchmark="digitfive",
+            task=task,
+            source="mnist",
+            target="mnistm",
+            labels=labels,
+            options=options,
+            budget="fast",
         )
         small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
         run = replace(run, recipe=replace(run.recipe, **small))

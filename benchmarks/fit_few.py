@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 import adamatch
-from adamatch.files import read_json
-from adamatch.sets.rendered import handwritten
-from adamatch.train.folder import RunFolder
+from adamatch.base.files import read_json
+from adamatch.datasets.rendered import handwritten
+from adamatch.train.run_folder import RunFolder
 
 SIZE = 8
 VARIANTS: dict[str, dict[str, Any]] = {  # arguments of fit
@@ -53,7 +53,12 @@ def trained(variant: str, labels: int, seed: int) -> dict[str, Any]:
             **VARIANTS[variant],
         )
         result = RunFolder(folder).result() or {}
-    told = {"variant": variant, "labels": labels, "seed": seed, "curve": [each["target"] for each in result["evaluations"]]}
+    told = {
+        "variant": variant,
+        "labels": labels,
+        "seed": seed,
+        "curve": [each["target"] for each in result["evaluations"]],
+    }
     return told | {key: result[key] for key in ("accuracy", "seconds", "machine", "versions", "date", "run")}
 
 

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, conv_transpose2d
 from torch.nn.grad import conv2d_weight
 
-from adamatch.nets import fused, kernels, kernels_conv, norm
-from adamatch.nets.conv import Conv
-from adamatch.nets.norm import BatchNorm
-from adamatch.nets.plan import Plan
+from adamatch.kernels import conv_kernels, fused_norm, norm_kernels
+from adamatch.kernels.layout import Plan
+from adamatch.networks import norm
+from adamatch.networks.conv import Conv
+from adamatch.networks.norm import BatchNorm
 
 NORMS = [  # images, channels, side: WRN-28-2 at 32x32, then WRN-34-2 at 64x64
     (640, 16, 32), (640, 32, 32), (640, 64, 16), (640, 128, 8), (640, 32, 64), (640, 64, 32), (640, 128, 16),
@@ -77,7 +78,9 @@ def microseconds(calls: list[Callable[[], object]]) -> float:
     return statistics.median(times[2:])
 
 
-def sets(make: Callable[[], tuple[Any, ...]], call: Callable[..., object], copies: int = 3) -> list[Callable[[], object]]:
+def sets(
+    make: Callable[[], tuple[Any, ...]], call: Callable[..., object], copies: int = 3
+) -> list[Callable[[], object]]:
     return [partial(call, *make()) for _ in range(copies)]
 
 
@@ -89,10 +92,15 @@ def copy_rate() -> float:
 
 def check_norm(n: int, c: int, side: int, groups: tuple[int, ...]) -> dict[str, float]:
     """Relative errors of outputs and gradients against float64."""
-    tensors = [images(n, c, side) * 2 + 1, images(n, c, side), torch.randn(c, device="cuda"), torch.randn(c, device="cuda")]
+    tensors = [
+        images(n, c, side) * 2 + 1,
+        images(n, c, side),
+        torch.randn(c, device="cuda"),
+        torch.randn(c, device="cuda"),
+    ]
     seeds, settings = [images(n, c, side), images(n, c, side)], (None, None, groups, 0.0, EPS, SLOPE)
     ours = [t.clone().requires_grad_() for t in tensors]
-    function: Any = fused.add_norm_act
+    function: Any = fused_norm.add_norm_act
     outputs = function(*ours, *settings)
     torch.autograd.backward(outputs, seeds)
     twin = [t.double().requires_grad_() for t in tensors]
@@ -118,17 +126,22 @@ def norms(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
     for tile, warps, programs in PLANS:
         Plan.tile, Plan.warps, Plan.programs = tile, warps, programs
         plan = Plan(images(n, c, side), groups)
-        stats = kernels.moments(plan, images(n, c, side))
+        stats = norm_kernels.moments(plan, images(n, c, side))
         means = torch.zeros_like(stats)
         rest = (weight, bias, EPS, SLOPE)
         calls: dict[str, tuple[int, Callable[..., object]]] = {
-            "moments": (1, partial(kernels.moments, plan)),
-            "add_moments": (3, partial(kernels.moments, plan)),
-            "apply": (2, partial(lambda plan, a, x, y: kernels.apply(plan, x, y, *a), plan, (stats, *rest))),
-            "grad_means": (2, partial(lambda plan, a, dy, x: kernels.grad_means(plan, dy, x, *a), plan, (stats, *rest))),
+            "moments": (1, partial(norm_kernels.moments, plan)),
+            "add_moments": (3, partial(norm_kernels.moments, plan)),
+            "apply": (2, partial(lambda plan, a, x, y: norm_kernels.apply(plan, x, y, *a), plan, (stats, *rest))),
+            "grad_means": (
+                2,
+                partial(lambda plan, a, dy, x: norm_kernels.grad_means(plan, dy, x, *a), plan, (stats, *rest)),
+            ),
             "grad_input": (
                 4,
-                partial(lambda plan, a, *images: kernels.grad_input(plan, *images, *a), plan, (stats, means, *rest)),
+                partial(
+                    lambda plan, a, *images: norm_kernels.grad_input(plan, *images, *a), plan, (stats, means, *rest)
+                ),
             ),
         }
         for name, (count, call) in calls.items():
@@ -149,8 +162,8 @@ def norms(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
 
     compiled = torch.compile(norm.norm_act, dynamic=False, fullgraph=True)
     versions = {
-        "fused, two groups": whole(fused.norm_act, tuple(groups)),
-        "fused, one group": whole(fused.norm_act, (n,)),
+        "fused, two groups": whole(fused_norm.norm_act, tuple(groups)),
+        "fused, one group": whole(fused_norm.norm_act, (n,)),
         "eager, one group": whole(norm.norm_act, (n,)),
         "inductor, one group": whole(compiled, (n,)),
         "inductor, two groups": whole(compiled, tuple(groups)),
@@ -158,7 +171,9 @@ def norms(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
     return {"errors": errors, "parts": parts, "forward and backward": attempt(versions, make(2), floor=8 * size / rate)}
 
 
-def attempt(versions: dict[str, Callable[..., object]], make: Callable[[], tuple[Any, ...]], floor: float) -> dict[str, float]:
+def attempt(
+    versions: dict[str, Callable[..., object]], make: Callable[[], tuple[Any, ...]], floor: float
+) -> dict[str, float]:
     times = {"floor": floor}
     for name, call in versions.items():
         try:
@@ -187,16 +202,19 @@ def convs(n: int, ci: int, co: int, side: int, rate: float) -> dict[str, Any]:
         make,
         floor=n * side * side * (ci + co) * 2 / rate,
     )
-    references = (conv2d(x.double(), weight.double(), padding=1), conv_transpose2d(dy.double(), weight.double(), padding=1))
+    references = (
+        conv2d(x.double(), weight.double(), padding=1),
+        conv_transpose2d(dy.double(), weight.double(), padding=1),
+    )
     errors = {"cudnn": error(backward(dy, x, weight, *settings, [False, True, False])[1], reference)}
     for options in SPLITS:
         name = ",".join(f"{key}={value}" for key, value in options.items())
         dw = torch.full_like(weight, float("nan"))
         try:
-            kernels_conv.weight_grad(x, dy, dw, **options)
+            conv_kernels.weight_grad(x, dy, dw, **options)
             errors[name] = error(dw, reference)
             times[name] = microseconds(
-                sets(make, lambda x, dy, dw=dw, options=options: kernels_conv.weight_grad(x, dy, dw, **options))
+                sets(make, lambda x, dy, dw=dw, options=options: conv_kernels.weight_grad(x, dy, dw, **options))
             )
         except Exception as problem:
             print(f"conv {(n, ci, co, side)} {name}: {str(problem)[:300]}")
@@ -204,7 +222,7 @@ def convs(n: int, ci: int, co: int, side: int, rate: float) -> dict[str, Any]:
         name = f"{'data gradient' if transposed else 'forward'} {block}/{warps}"
         out = torch.full_like(x if transposed else dy, float("nan"))
         try:
-            call = partial(kernels_conv.convolve, weight=weight, transposed=transposed, block=block, warps=warps)
+            call = partial(conv_kernels.convolve, weight=weight, transposed=transposed, block=block, warps=warps)
             call(dy if transposed else x, y=out)
             errors[name] = error(out, references[transposed])
             pairs = [make()[::-1] if transposed else make() for _ in range(3)]
@@ -248,9 +266,9 @@ def blocks(n: int, c: int, side: int, rate: float) -> dict[str, Any]:
         net = net.to(memory_format=torch.channels_last)
         weights = weights or net.state_dict()
         net.load_state_dict(weights)
-        fused.use(net, on)
+        fused_norm.use(net, on)
         if name == "fused norm":
-            fused.use(net.convs, False)
+            fused_norm.use(net.convs, False)
         compiled = torch.compile(net, fullgraph=True, dynamic=False)
 
         def both(x: Tensor, compiled: Any = compiled, net: nn.Module = net, sizes: Any = sizes) -> list[Tensor]:
@@ -289,7 +307,9 @@ def table(results: dict[str, Any]) -> None:
             times = {k: t for k, t in result["times"].items() if not k.startswith(("cudnn", "floor"))}
             print(f"{key}: " + "  ".join(f"{k} {t:.0f}" for k, t in result["times"].items() if k not in times))
             for start in ("pixels", "forward", "data"):
-                for t, k in sorted((t, k) for k, t in times.items() if k.startswith(start))[: 3 if start == "pixels" else 1]:
+                for t, k in sorted((t, k) for k, t in times.items() if k.startswith(start))[
+                    : 3 if start == "pixels" else 1
+                ]:
                     print(f"  triton {t:7.1f} us  error {result['errors'][k]:.1e}  {k}")
         elif key.startswith("blocks"):
             print(f"{key}: " + "  ".join(f"{k} {t:.4g}" for k, t in result.items()))

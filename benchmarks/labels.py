@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.grid import published
 from adamatch.grid.figures import Done, cells_of, figure, read
 from adamatch.grid.tables import METHODS

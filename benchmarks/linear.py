@@ -19,41 +19,44 @@ import torch
 from photographs import DOMAINS, INSIDE
 from torch import Tensor
 
-from adamatch import nets
-from adamatch.data.folders import read
-from adamatch.data.tasks import Labelled, Unlabelled, labelled
+from adamatch import networks
 from adamatch.experiment import versions
-from adamatch.nets.norm import estimate_statistics
-from adamatch.nets.pretrained import imagenet
-from adamatch.nets.weights import load_weights
-from adamatch.train import head, neighbours, speed
+from adamatch.images.folders import read
+from adamatch.images.tasks import Labelled, Unlabelled, labelled
+from adamatch.initialise import linear_probe, propagate
+from adamatch.networks.norm import estimate_statistics
+from adamatch.networks.pretrained import imagenet
+from adamatch.networks.weights import load_weights
+from adamatch.train import speed
 
 
 def accuracies(source: Labelled, target: Labelled, classes: int, network: str) -> dict[str, float]:
     """Of all that are compared, on the target."""
     machine = speed.choose()
-    net = nets.build(network, classes)
+    net = networks.build(network, classes)
     load_weights(net, imagenet(network))
     net.to(machine.device).eval()
-    y_s, y_t = (head.labels(each, classes, machine) for each in (source, target))
+    y_s, y_t = (linear_probe.labels(each, classes, machine) for each in (source, target))
 
     def by_features() -> tuple[Tensor, Tensor]:
-        return head.features(net.eval(), source.parts, machine), head.features(net, target.parts, machine)
+        return linear_probe.features(net.eval(), source.parts, machine), linear_probe.features(
+            net, target.parts, machine
+        )
 
     def right(guesses: Tensor) -> float:
         return round(100 * float((guesses.argmax(1) == y_t.argmax(1)).float().mean()), 1)
 
     def guess(x_s: Tensor, x_t: Tensor) -> Tensor:
-        return neighbours.guess([(x_s, y_s)], x_t, head.classifier)
+        return propagate.guess([(x_s, y_s)], x_t, linear_probe.classifier)
 
     x_s, x_t = by_features()
-    weight, bias = head.classifier(x_s, y_s)
-    estimate_statistics(net, head.batches([source], Unlabelled(target.parts), machine))
+    weight, bias = linear_probe.classifier(x_s, y_s)
+    estimate_statistics(net, linear_probe.batches([source], Unlabelled(target.parts), machine))
     z_s, z_t = by_features()
     together = guess(torch.cat([x_s, z_s], 1), torch.cat([x_t, z_t], 1))
     found = {"linear": right(x_t @ weight.T + bias), "neighbours": right(guess(x_s, x_t))}
     found |= {"of both domains": right(guess(z_s, z_t)), "together": right(together)}
-    weight, bias = head.classifier(torch.cat([z_s, z_t]), torch.cat([y_s, together]))
+    weight, bias = linear_probe.classifier(torch.cat([z_s, z_t]), torch.cat([y_s, together]))
     return found | {"start": right(z_t @ weight.T + bias)}
 
 
@@ -75,7 +78,9 @@ def main() -> None:
         print(pair, found[pair], flush=True)
     facts = {"network": given.network, "size": given.size, "machine": str(speed.choose()), "versions": versions()}
     facts |= {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
-    means = {name: round(statistics.mean(each[name] for each in found.values()), 1) for name in next(iter(found.values()))}
+    means = {
+        name: round(statistics.mean(each[name] for each in found.values()), 1) for name in next(iter(found.values()))
+    }
     given.out.write_text(json.dumps(facts | {"mean": means, "accuracy": found}, indent=1) + "\n")
 
 

@@ -24,10 +24,11 @@ from kernels import copy_rate, error, microseconds
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from adamatch.nets import fused_depthwise, kernels_depthwise, norm, plan
-from adamatch.nets.conv import Depthwise, same_padding
-from adamatch.nets.efficientnet_lite import EfficientNetLite, Inverted
-from adamatch.nets.norm import BatchNorm
+from adamatch.kernels import depthwise_kernels, fused_depthwise, layout
+from adamatch.networks import norm
+from adamatch.networks.conv import Depthwise, same_padding
+from adamatch.networks.efficientnet_lite import EfficientNetLite, Inverted
+from adamatch.networks.norm import BatchNorm
 
 EPS = 1e-3
 DEVICE = "cuda"
@@ -160,7 +161,11 @@ def conv_parts(
 
     def backward(x: Tensor, dy: Tensor, wanted: list[bool]) -> object:
         grads = torch.ops.aten.convolution_backward(dy, padded(x), weight.bfloat16(), *settings, wanted)
-        return grads[0][:, :, before : before + side, before : before + side].contiguous() if wanted[0] else grads[1].float()
+        return (
+            grads[0][:, :, before : before + side, before : before + side].contiguous()
+            if wanted[0]
+            else grads[1].float()
+        )
 
     def check() -> dict[str, float]:
         x, dy = make()
@@ -172,7 +177,9 @@ def conv_parts(
         return {k: error(a, b) for k, a, b in zip(("y", "dx", "dweight"), found, (wanted, *grads), strict=True)}
 
     parts = {
-        "forward": Part(bytes_, lambda x, dy: OPS.depthwise(x, weight, *given), lambda x, dy: plain(x, weight.bfloat16())),
+        "forward": Part(
+            bytes_, lambda x, dy: OPS.depthwise(x, weight, *given), lambda x, dy: plain(x, weight.bfloat16())
+        ),
         "input gradient": Part(
             bytes_,
             lambda x, dy: OPS.depthwise_input_grad(dy, x, weight, *given),
@@ -201,13 +208,15 @@ def variants(shape: Shape, part: str) -> dict[str, tuple[Any, str, Any]]:
     """What else might be faster: a name, and what is changed."""
     if shape.what != "conv":
         whole = 1 << (shape.channels - 1).bit_length()
-        widths = {w for w in (32, 64, 128, 256, whole) if w <= whole} - {plan.columns(shape.channels)}
-        return {f"{w} columns": (plan, "columns", lambda c, w=w: w) for w in sorted(widths) if shape.channels != whole}
+        widths = {w for w in (32, 64, 128, 256, whole) if w <= whole} - {layout.columns(shape.channels)}
+        return {
+            f"{w} columns": (layout, "columns", lambda c, w=w: w) for w in sorted(widths) if shape.channels != whole
+        }
     if part == "weight gradient":
-        return {f"{steps} steps": (kernels_depthwise, "STEPS", steps) for steps in (2, 8, 16)}
+        return {f"{steps} steps": (depthwise_kernels, "STEPS", steps) for steps in (2, 8, 16)}
     if part == "input gradient" and shape.stride == 2:
-        return {"tile of 2048": (kernels_depthwise, "SMALL_TILE", 2048)}
-    return {"tile of 1024": (kernels_depthwise, "TILE", 1024)}
+        return {"tile of 2048": (depthwise_kernels, "SMALL_TILE", 2048)}
+    return {"tile of 1024": (depthwise_kernels, "TILE", 1024)}
 
 
 def attempt(where: str, function: Callable[[], Any]) -> Any:

@@ -13,13 +13,13 @@ from pathlib import Path
 from safetensors.torch import load_file
 from torch import nn
 
-from adamatch import nets
-from adamatch.errors import InputError
+from adamatch import networks
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
 from adamatch.evaluate import BATCH, Evaluation
 from adamatch.experiment import problem_of, versions
-from adamatch.nets.norm import unrecorded
+from adamatch.networks.norm import unrecorded
 from adamatch.train import checkpoint, speed
-from adamatch.train.run import Run
 
 PREFIX = "average.net."
 
@@ -28,7 +28,7 @@ def network(run: Run, state: Path, classes: int) -> nn.Module:
     """The averaged network of a checkpoint, or of a finished run's model."""
     tensors = load_file(state)
     averaged = {name.removeprefix(PREFIX): tensor for name, tensor in tensors.items() if name.startswith(PREFIX)}
-    net = nets.build(run.recipe.network, classes)
+    net = networks.build(run.recipe.network, classes)
     net.load_state_dict(averaged or tensors)
     return net
 

@@ -32,14 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import adamatch
-from adamatch import settings
-from adamatch.data.folders import read
-from adamatch.data.own import OwnData
-from adamatch.data.store import Store
-from adamatch.data.tasks import choose
-from adamatch.given import number
-from adamatch.judge import outputs
-from adamatch.train.folder import RunFolder
+from adamatch import plan
+from adamatch.base.cli_names import number
+from adamatch.images.folders import read
+from adamatch.images.store import Store
+from adamatch.images.tasks import choose
+from adamatch.images.user_data import OwnData
+from adamatch.train.run_folder import RunFolder
+from adamatch.verdict import eval_outputs
 
 DOMAINS = {"pacs": ("photo", "art_painting", "cartoon", "sketch"), "office31": ("amazon", "dslr", "webcam")}
 INSIDE = {"pacs": "", "office31": "images"}
@@ -65,14 +65,16 @@ def main() -> None:
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--table", type=Path, help="write a table of what is there without target labels, and train nothing")
+    parser.add_argument(
+        "--table", type=Path, help="write a table of what is there without target labels, and train nothing"
+    )
     parser.add_argument("--picture", type=Path, help="draw what is there, and train nothing")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    settings.PRETRAINED = {**settings.PRETRAINED, **given.recipe}
-    settings.FROZEN = {**settings.FROZEN, **given.recipe}
+    plan.PRETRAINED = {**plan.PRETRAINED, **given.recipe}
+    plan.FROZEN = {**plan.FROZEN, **given.recipe}
     if given.recipe:  # whether domains look alike or not
-        settings.ALIKE = settings.FROZEN_ALIKE = {}
+        plan.ALIKE = plan.FROZEN_ALIKE = {}
     if given.table:
         given.table.write_text(table(given.set, given.out))
     elif given.picture:
@@ -132,8 +134,8 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         twin=False,  # source only is a run of its own
         quiet=True,
     )
-    result, found = RunFolder(folder).result() or {}, outputs.load(folder)
-    rows = rows[outputs.rows(len(rows))]
+    result, found = RunFolder(folder).result() or {}, eval_outputs.load(folder)
+    rows = rows[eval_outputs.rows(len(rows))]
     labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
     curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
@@ -186,7 +188,7 @@ def _held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | No
     """Of the held-out source images that a run looked at."""
     problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
     held = np.asarray(problem.tests["source"].labels)
-    return held[outputs.rows(len(held))]
+    return held[eval_outputs.rows(len(held))]
 
 
 def name_of(run: str, labels: int) -> str:
@@ -198,7 +200,9 @@ def table(which: str, folder: Path) -> str:
     """Markdown: a row for each pair, with the mean over seeds where there are several."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     found = [each for each in found if not each.get("labels")]
-    methods = [name for name in ("supervised", "fixmatch+", "adamatch") if any(each["method"] == name for each in found)]
+    methods = [
+        name for name in ("supervised", "fixmatch+", "adamatch") if any(each["method"] == name for each in found)
+    ]
     shown = {"supervised": "source only", "fixmatch+": "FixMatch+", "adamatch": "AdaMatch"}
     lines = [
         f"| {which} | {' | '.join(shown[name] for name in methods)} | last ten within |",
@@ -250,7 +254,9 @@ def picture(which: str, folder: Path, path: Path) -> None:
         axes.annotate(
             f"{alone:.1f}", (alone, row), (-8, 0), textcoords="offset points", ha="right", va="center", color="#57606a"
         )
-        axes.annotate(f"{adapted:.1f}", (adapted, row), (8, 0), textcoords="offset points", va="center", color="#1a7f37")
+        axes.annotate(
+            f"{adapted:.1f}", (adapted, row), (8, 0), textcoords="offset points", va="center", color="#1a7f37"
+        )
     axes.set_yticks(range(len(pairs)), [" → ".join(each.replace("_painting", "") for each in pair) for pair in pairs])
     axes.set(xlim=(20, 108), xlabel="accuracy on the target, percent")
     axes.invert_yaxis()

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from adamatch import nets
+from adamatch import networks
 from adamatch.augment.ops import OPS
-from adamatch.data.tasks import Problem
+from adamatch.config.run import Recipe
 from adamatch.evaluate import Evaluation
+from adamatch.images.tasks import Problem
+from adamatch.kernels import fused_norm
 from adamatch.methods import AdaMatch
 from adamatch.methods.contract import Batch, Metrics
-from adamatch.nets import WeightAverage, fused
+from adamatch.networks import WeightAverage
 from adamatch.train.optim import decay_weights, learning_rate
-from adamatch.train.run import Recipe
 from adamatch.train.speed import Machine
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -148,7 +149,7 @@ class Plain:
         self.unlabelled = endless(DataLoader(target, batch * recipe.uratio, num_workers=workers, **common))
         self.net, self.device = net.to(device).train(), device
         net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
-        fused.use(net, False)
+        fused_norm.use(net, False)
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = 1 - recipe.average
@@ -162,7 +163,9 @@ class Plain:
         x_tu_w, x_tu_s, *_ = next(self.unlabelled)
         y_sl, lam = torch.eye(CLASSES)[labels], torch.rand(2 * len(labels), CLASSES)
         tensors = (x_sl_w, x_sl_s, y_sl, x_tu_w, x_tu_s, torch.tensor(progress), lam)
-        loss, metrics = self.method.loss(self.net, Batch(*(tensor.to(self.device, non_blocking=True) for tensor in tensors)))
+        loss, metrics = self.method.loss(
+            self.net, Batch(*(tensor.to(self.device, non_blocking=True) for tensor in tensors))
+        )
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.recipe.lr, self.recipe.lr_end, progress)
         self.optimiser.zero_grad()
@@ -176,7 +179,9 @@ class Plain:
         return metrics
 
 
-def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, uratio: int, workers: int, steps: int) -> float:
+def step_time(
+    net: nn.Module, size: int, *, device: torch.device, batch: int, uratio: int, workers: int, steps: int
+) -> float:
     """Seconds per step, data loading included, after a few steps to warm up."""
     rng = np.random.default_rng(0)
     count = batch * uratio * 8
@@ -200,7 +205,7 @@ def train(
     pool = problem.labelled[0]
     labelled = (np.concatenate([np.asarray(part) for part in pool.parts]), pool.labels.astype(np.int64))
     unlabelled = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
-    plain = Plain(nets.build(recipe.network, CLASSES), recipe, labelled, unlabelled, machine.device, workers)
+    plain = Plain(networks.build(recipe.network, CLASSES), recipe, labelled, unlabelled, machine.device, workers)
     spent, began = 0.0, time.perf_counter()
     for done in range(1, recipe.steps + 1):
         metrics = plain.step((done - 1) / recipe.steps)

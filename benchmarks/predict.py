@@ -25,8 +25,8 @@ import torch
 from PIL import Image
 
 import adamatch
-from adamatch import Model, nets
-from adamatch.system import cores
+from adamatch import Model, networks
+from adamatch.base.system import cores
 from adamatch.train import speed
 
 CLASSES = ("blue", "green", "red")
@@ -59,7 +59,9 @@ def measure(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         torch.manual_seed(0)
-        Model(nets.build(NETWORK, len(CLASSES)).eval(), CLASSES, SIZE, NETWORK, speed.choose("cpu")).save(folder / "run")
+        Model(networks.build(NETWORK, len(CLASSES)).eval(), CLASSES, SIZE, NETWORK, speed.choose("cpu")).save(
+            folder / "run"
+        )
         write_images(folder / "images", count)
         one = predict(folder / "run", next((folder / "images/0000").iterdir()), folder / "one.csv")
         all_of_them = predict(folder / "run", folder / "images", folder / "all.csv")

@@ -28,11 +28,11 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from adamatch.data.decode import square
-from adamatch.data.store import Pixels, Store
-from adamatch.sets.prepare import store_split
-from adamatch.sets.source import Split, from_names
-from adamatch.system import cores
+from adamatch.base.system import cores
+from adamatch.datasets.prepare import store_split
+from adamatch.datasets.source import Split, from_names
+from adamatch.images.decode import square
+from adamatch.images.store import Pixels, Store
 
 GIB = 1 << 30
 
@@ -121,9 +121,9 @@ FIRST = """
 import json, sys, time
 start = time.perf_counter()
 import torch
-from adamatch.data.feed import Feed
-from adamatch.data.store import Store
-from adamatch.data.tasks import Unlabelled
+from adamatch.images.feed import Feed
+from adamatch.images.store import Store
+from adamatch.images.tasks import Unlabelled
 imported = time.perf_counter()
 store = Store.open(sys.argv[1])
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -138,14 +138,16 @@ def sampling(store: Store, batches: int) -> dict[str, int]:
     """Images/s of batches of 256 on the training device, from each place where images can wait."""
     import torch
 
-    from adamatch.data.feed import Feed
-    from adamatch.data.tasks import Unlabelled
+    from adamatch.images.feed import Feed
+    from adamatch.images.tasks import Unlabelled
 
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
     rates = {}
     for place in ("device", "host", "disk") if cuda else ("host", "disk"):
-        feed = Feed(Unlabelled((store.images,)), batch=256, classes=len(store.classes), seed=0, device=device, place=place)
+        feed = Feed(
+            Unlabelled((store.images,)), batch=256, classes=len(store.classes), seed=0, device=device, place=place
+        )
         for _ in range(5):
             feed.next()
         start = time.perf_counter()
@@ -195,7 +197,9 @@ def main() -> int:
             "peak GiB": round(memory.peak / GIB, 2),
             "of which before the start": round(before / GIB, 2),
         }
-        first = subprocess.run([sys.executable, "-c", FIRST, str(folder / "small")], capture_output=True, text=True, check=True)
+        first = subprocess.run(
+            [sys.executable, "-c", FIRST, str(folder / "small")], capture_output=True, text=True, check=True
+        )
         results |= {name: round(seconds, 2) for name, seconds in json.loads(first.stdout).items()}
         results["sampling, images/s"] = sampling(Store.open(folder / "small"), 400 // share_of)
     print(json.dumps(results, indent=1))

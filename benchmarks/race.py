@@ -19,7 +19,7 @@ import matplotlib
 import torch
 from plain import Row, train
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.evaluate import Evaluation
 from adamatch.experiment import problem_of, versions
 from adamatch.grid.figures import run_of

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from adamatch.sets import benchmarks
-from adamatch.train.run import Run
+from adamatch.config.run import Run
+from adamatch.datasets import benchmarks
 
 
 def main() -> None:

@@ -19,14 +19,14 @@ import torch
 from torch import nn
 
 from adamatch import experiment
-from adamatch.data.store import Labels, Pixels, Store
-from adamatch.data.tasks import Problem, pose
-from adamatch.judge import outputs
-from adamatch.sets import benchmarks, rendered
+from adamatch.config.run import Run, recipe
+from adamatch.datasets import benchmarks, rendered
+from adamatch.images.store import Labels, Pixels, Store
+from adamatch.images.tasks import Problem, pose
 from adamatch.train import speed
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run, recipe
+from adamatch.train.run_folder import RunFolder
+from adamatch.verdict import eval_outputs
 
 SIZE = 8
 METHODS = {"": "adamatch", "-twin": "supervised"}
@@ -168,11 +168,11 @@ def make(name: str, stores: tuple[Store, Store], out: Path, images: int) -> None
         folder = RunFolder(out / "folders" / f"{name}{ending}")
         torch.manual_seed(seed)
         experiment.solve(run, posed, folder, Execution(speed.choose("cpu"), quiet=True), net=network(side))
-        said = outputs.load(folder.path)
+        said = eval_outputs.load(folder.path)
         np.savez_compressed(
             path,
-            labels=labels[outputs.rows(len(labels))],
-            held=held[outputs.rows(len(held))],
+            labels=labels[eval_outputs.rows(len(labels))],
+            held=held[eval_outputs.rows(len(held))],
             steps=np.array(list(said)),
             started=False,
             target=np.stack([each["target"] for each in said.values()]),

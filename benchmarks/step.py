@@ -19,16 +19,16 @@ from plain import step_time
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from adamatch import methods, nets
-from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch import methods, networks
+from adamatch.config.run import Recipe, Run
 from adamatch.experiment import versions
 from adamatch.grid import cost
-from adamatch.nets import kernels
+from adamatch.images.tasks import Labelled, Problem, Unlabelled
+from adamatch.kernels import norm_kernels
 from adamatch.train import speed
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
-from adamatch.train.run import Recipe, Run
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
 
 CLASSES = 10
 TERAFLOPS, TERABYTES = 790.0, 4.3  # of an H200: a large bf16 matrix product and a large copy, measured
@@ -46,7 +46,7 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
     images = rng.integers(0, 256, (2048, size, size, 3), dtype=np.uint8)
     pools = Labelled((images,), rng.integers(0, CLASSES, 2048)), Unlabelled((images,))
     problem = Problem((pools[0],), pools[1], tuple("0123456789"))
-    net = nets.build(network, CLASSES)
+    net = networks.build(network, CLASSES)
     began = time.perf_counter()
     built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
     step = Step(net, built, run.recipe, machine, print)
@@ -66,7 +66,7 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
     go(speed.WARM_STEPS + 2)
     times = sorted(go(steps) / steps for _ in range(3))
     known = machine.device.type == "cuda" and method != "mcd"  # some of whose forwards have no backward
-    floor = roofline(nets.build(network, CLASSES), cost.shape(run)) if known else None
+    floor = roofline(networks.build(network, CLASSES), cost.shape(run)) if known else None
     return {
         "network": network,
         "size": size,
@@ -112,7 +112,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--strong", default="cta")
-    parser.add_argument("--images", type=int, default=10**9, help="labelled images of the run: a short one is not compiled")
+    parser.add_argument(
+        "--images", type=int, default=10**9, help="labelled images of the run: a short one is not compiled"
+    )
     parser.add_argument("--no-kernels", action="store_true", help="without the Triton kernels")
     parser.add_argument("--no-plain", action="store_true", help="without the plain implementation")
     parser.add_argument("--plain-workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
@@ -122,7 +124,7 @@ def main() -> None:
     given = parser.parse_args()
     machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
     if given.no_kernels:
-        kernels.AVAILABLE = False
+        norm_kernels.AVAILABLE = False
     recipe = {"batch": given.batch, "strong": given.strong, "images": given.images}
     rows = []
     for text in given.networks:
@@ -137,7 +139,7 @@ def main() -> None:
             print(json.dumps(row), flush=True)
         if not given.no_plain:
             seconds = step_time(
-                nets.build(network, CLASSES),
+                networks.build(network, CLASSES),
                 int(size),
                 device=machine.device,
                 batch=given.batch,
@@ -147,7 +149,9 @@ def main() -> None:
             )
             rows.append({"network": network, "size": int(size), "method": "plain adamatch", "ms": 1000 * seconds})
             print(json.dumps(rows[-1]), flush=True)
-    print(f"\n{'network':14} {'method':16} {'ms/step':>8} {'images/s':>9} {'GiB':>6} {'roofline':>9} {'first step':>11}")
+    print(
+        f"\n{'network':14} {'method':16} {'ms/step':>8} {'images/s':>9} {'GiB':>6} {'roofline':>9} {'first step':>11}"
+    )
     for row in rows:
         share = f"{row['roofline_share']:.0%}" if row.get("roofline_share") else ""
         gib = f"{row['peak_GiB']:.2f}" if row.get("peak_GiB") else ""

@@ -15,16 +15,16 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from adamatch import methods, nets
-from adamatch.data.feed import Place
-from adamatch.data.store import Pixels
-from adamatch.data.tasks import Labelled, Problem, Unlabelled
+from adamatch import methods, networks
+from adamatch.config.run import Recipe, Run
 from adamatch.experiment import versions
+from adamatch.images.feed import Place
+from adamatch.images.store import Pixels
+from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.train import speed
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
-from adamatch.train.run import Recipe, Run
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
 
 CLASSES = 10
 AT_ONCE = 1000  # images that are written
@@ -49,8 +49,10 @@ def measure(images: Pixels, place: Place, given: argparse.Namespace) -> dict[str
     recipe = Recipe(network=given.network, size=given.size, batch=given.batch, images=32_000, weight_decay=0.002)
     run = Run(benchmark="none", recipe=recipe)
     pool = Labelled((images,), np.random.default_rng(1).integers(0, CLASSES, len(images)))
-    net = nets.build(given.network, CLASSES)
-    step = Step(net, methods.build("adamatch", classes=CLASSES, net=net, tau=0.9, options={}), run.recipe, machine, print)
+    net = networks.build(given.network, CLASSES)
+    step = Step(
+        net, methods.build("adamatch", classes=CLASSES, net=net, tau=0.9, options={}), run.recipe, machine, print
+    )
     captured = speed.Captured(step, machine)
     began = time.perf_counter()
     supply = Supply(run, Problem((pool,), Unlabelled((images,)), classes), step, Execution(machine, place=place))

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import adamatch
-from adamatch.data.folders import read
-from adamatch.data.store import Store
-from adamatch.ending import JUDGED
-from adamatch.files import read_json
-from adamatch.sets import rendered
-from adamatch.train.folder import RunFolder
+from adamatch.base.files import read_json
+from adamatch.datasets import rendered
+from adamatch.finalise import JUDGED
+from adamatch.images.folders import read
+from adamatch.images.store import Store
+from adamatch.train.run_folder import RunFolder
 
 SIZE = 224
 MOST = 500  # objects, digits
@@ -100,10 +100,15 @@ def main() -> None:
         key = f"{source} -> {name}"
         if key not in rows:
             folder = given.runs / key.replace(" ", "_").replace(",", "").replace(">", "")
-            adamatch.fit(source=given.pacs / source, target=target(name, given.pacs, given.office31), out=folder, quiet=True)
+            adamatch.fit(
+                source=given.pacs / source, target=target(name, given.pacs, given.office31), out=folder, quiet=True
+            )
             warnings = [warning["line"] for warning in read_json(folder / JUDGED)["warnings"]]
             result = RunFolder(folder).result() or {}
-            rows[key] = {"warnings": warnings, **{fact: result[fact] for fact in ("seconds", "machine", "versions", "date")}}
+            rows[key] = {
+                "warnings": warnings,
+                **{fact: result[fact] for fact in ("seconds", "machine", "versions", "date")},
+            }
             given.out.write_text(json.dumps(rows, indent=1) + "\n")
             print(key, warnings, flush=True)
     given.table.write_text(table(rows))

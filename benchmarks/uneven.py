@@ -21,13 +21,13 @@ import numpy as np
 import torch
 
 from adamatch import experiment
-from adamatch.data.store import Store
-from adamatch.data.tasks import Problem, pose
-from adamatch.sets import benchmarks
+from adamatch.config.run import Run
+from adamatch.datasets import benchmarks
+from adamatch.images.store import Store
+from adamatch.images.tasks import Problem, pose
 from adamatch.train import speed
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 FREQUENCIES = (0.067, 0.190, 0.146, 0.114, 0.101, 0.093, 0.077, 0.077, 0.072, 0.064)  # of the digits 0 to 9 in SVHN
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.augment.views import Views, normalise
+from adamatch.datasets import benchmarks
 from adamatch.methods import AdaMatch, Batch
-from adamatch.sets import benchmarks
 
 CLASSES, LABELLED, UNLABELLED = 10, 32, 64
 
 
-def train(net: nn.Module, x_source: Tensor, y_source: Tensor, x_target: Tensor, steps: int, seed: int = 0) -> list[float]:
+def train(
+    net: nn.Module, x_source: Tensor, y_source: Tensor, x_target: Tensor, steps: int, seed: int = 0
+) -> list[float]:
     """Images are uint8 [n, 3, size, size]; returns the loss of every step."""
     random = torch.Generator().manual_seed(seed)
     method = AdaMatch(CLASSES)  # class averages live in its buffers: save its state_dict with the network's

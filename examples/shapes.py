@@ -33,7 +33,8 @@ SHAPES: dict[str, Points] = {
     "cross": [(x * 0.33, y * 0.33) for x, y in ((-1, -3), (1, -3), (1, -1), (3, -1), (3, 1), (1, 1))]
     + [(x * 0.33, y * 0.33) for x, y in ((1, 3), (-1, 3), (-1, 1), (-3, 1), (-3, -1), (-1, -1))],
     "house": [(-0.8, 0.9), (-0.8, -0.1), (0, -0.95), (0.8, -0.1), (0.8, 0.9)],
-    "moon": [(0.45 - math.cos(t), math.sin(t)) for t in ARC] + [(0.45 - 0.3 * math.cos(t), math.sin(t)) for t in ARC[::-1]],
+    "moon": [(0.45 - math.cos(t), math.sin(t)) for t in ARC]
+    + [(0.45 - 0.3 * math.cos(t), math.sin(t)) for t in ARC[::-1]],
     "star": polygon(5, 0.42),
     "triangle": polygon(3),
 }

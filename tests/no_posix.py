@@ -4,7 +4,17 @@ import os
 import sys
 
 MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "tty")
-FUNCTIONS = ("fork", "forkpty", "posix_fallocate", "sched_getaffinity", "sysconf", "getuid", "geteuid", "killpg", "setsid")
+FUNCTIONS = (
+    "fork",
+    "forkpty",
+    "posix_fallocate",
+    "sched_getaffinity",
+    "sysconf",
+    "getuid",
+    "geteuid",
+    "killpg",
+    "setsid",
+)
 
 import concurrent.futures.process  # noqa: E402, F401  # the standard library asks its own questions at its first import
 import multiprocessing.util  # noqa: E402, F401

@@ -19,12 +19,13 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import adamatch
-from adamatch import cli, files, given
-from adamatch.data.decode import kinds
-from adamatch.errors import InputError
+from adamatch import cli
+from adamatch.base import cli_names, files
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
+from adamatch.images.decode import kinds
 from adamatch.train import checkpoint
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 TINY = ("--size", "8", "--images", "8", "--batch", "4", "--device", "cpu")
 COLOURS = {"blue": (40, 60, 200), "green": (40, 180, 60), "red": (210, 50, 40)}
@@ -75,7 +76,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     images(root / "source", count=10)
     images(root / "target", seed=1)
     images(root / "few", count=1, seed=2)
-    command = [sys.executable, "-m", "adamatch", "fit", "--source", "source", "--target", "target", "--out", "run", *TINY]
+    command = [
+        sys.executable,
+        "-m",
+        "adamatch",
+        "fit",
+        "--source",
+        "source",
+        "--target",
+        "target",
+        "--out",
+        "run",
+        *TINY,
+    ]
     made = subprocess.run(command, cwd=root, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     (root / "said.txt").write_text(made.stderr)
@@ -101,7 +114,9 @@ def fit(call: Call, source: Path, target: Path, out: Path, *more: object) -> Out
 def test_fit_tells_its_choices_and_an_honest_estimate(data: Path) -> None:
     said = " ".join((data / "said.txt").read_text().split())
     assert "network: wrn-small, because there is no GPU" in said
-    assert "3 classes (blue, green, red), 27 labelled and 9 unlabelled images; 3 more labelled ones are held out" in said
+    assert (
+        "3 classes (blue, green, red), 27 labelled and 9 unlabelled images; 3 more labelled ones are held out" in said
+    )
     assert "9 unlabelled images are fewer than a batch of 12: some come more than once in a batch" in said
     printed = (data / "printed.txt").read_text()
     assert "accuracy on 3 held-out source images: " in printed
@@ -120,7 +135,14 @@ def test_auto_says_what_it_chose_and_why(data: Path, tmp_path: Path, call: Call)
 
 def test_the_same_line_does_ssda_and_ssl(data: Path, tmp_path: Path, call: Call) -> None:
     few = fit(
-        call, data / "source", data / "target", tmp_path / "ssda", "--target-labels", data / "few", "--test", data / "target"
+        call,
+        data / "source",
+        data / "target",
+        tmp_path / "ssda",
+        "--target-labels",
+        data / "few",
+        "--test",
+        data / "target",
     )
     assert few.code == 0
     assert "accuracy on the labelled target images: " in few.out
@@ -169,7 +191,9 @@ def test_missing_and_empty_folders(data: Path, tmp_path: Path, call: Call) -> No
     refused(call("predict", data / "run", data / "nowhere"), data / "nowhere", "does not exist")
     refused(call("predict", data / "nowhere", data / "target"), data / "nowhere", "no model")
     refused(call("evaluate", data / "run", tmp_path / "empty"), tmp_path / "empty", "no images")
-    refused(call("predict", data / "run", data / "few", "--csv", tmp_path / "no/out.csv"), tmp_path / "no", "does not exist")
+    refused(
+        call("predict", data / "run", data / "few", "--csv", tmp_path / "no/out.csv"), tmp_path / "no", "does not exist"
+    )
     assert not out.exists()
 
 
@@ -190,7 +214,9 @@ def test_one_class_no_classes_strange_classes(data: Path, tmp_path: Path, call: 
 def damage(path: Path, kind: str) -> None:
     whole = path.read_bytes()
     path.write_bytes(
-        {"empty": b"", "truncated": whole[: len(whole) // 2], "corrupt": whole[:40] + b"\xff" * 60, "text": b"hello"}[kind]
+        {"empty": b"", "truncated": whole[: len(whole) // 2], "corrupt": whole[:40] + b"\xff" * 60, "text": b"hello"}[
+            kind
+        ]
     )
 
 
@@ -236,8 +262,14 @@ def test_more_labels_than_there_are(data: Path, tmp_path: Path, call: Call) -> N
         ("--precision", "bf17", "bf16"),
     ],
 )
-def test_unknown_names_get_the_nearest(data: Path, tmp_path: Path, call: Call, option: str, value: str, nearest: str) -> None:
-    refused(fit(call, data / "source", data / "target", tmp_path / "run", option, value), value, f"did you mean '{nearest}'?")
+def test_unknown_names_get_the_nearest(
+    data: Path, tmp_path: Path, call: Call, option: str, value: str, nearest: str
+) -> None:
+    refused(
+        fit(call, data / "source", data / "target", tmp_path / "run", option, value),
+        value,
+        f"did you mean '{nearest}'?",
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -254,8 +286,8 @@ def test_unknown_names_get_the_nearest(data: Path, tmp_path: Path, call: Call, o
     ],
 )
 def test_unknown_names_of_a_benchmark_run(tmp_path: Path, call: Call, option: str, value: str, nearest: str) -> None:
-    given = {"--source": "rendered", "--target": "handwritten", "--images": "64", "--out": str(tmp_path / "run")}
-    arguments = [part for pair in ({**given, option: value}).items() for part in pair]
+    cli_names = {"--source": "rendered", "--target": "handwritten", "--images": "64", "--out": str(tmp_path / "run")}
+    arguments = [part for pair in ({**cli_names, option: value}).items() for part in pair]
     refused(call("train", "--quiet", *arguments), value, f"did you mean '{nearest}'?")
 
 
@@ -296,14 +328,24 @@ def test_the_version(call: Call) -> None:
 
 def test_settings_are_called_as_the_reader_gives_them() -> None:
     settings = (("skip_bad", True), ("twin", False), ("frozen", 0), ("weights", "none"))
-    assert [given.setting(*each) for each in settings] == ["skip_bad=True", "twin=False", "frozen=0", "weights='none'"]
-    with given.as_command():
-        assert [given.setting(*each) for each in settings] == ["--skip-bad", "--no-twin", "--frozen 0", "--weights none"]
+    assert [cli_names.setting(*each) for each in settings] == [
+        "skip_bad=True",
+        "twin=False",
+        "frozen=0",
+        "weights='none'",
+    ]
+    with cli_names.as_command():
+        assert [cli_names.setting(*each) for each in settings] == [
+            "--skip-bad",
+            "--no-twin",
+            "--frozen 0",
+            "--weights none",
+        ]
 
 
 def test_options_are_words_numbers_and_lists() -> None:
     texts = ["a=none", "b=False", "c=3", "d=1e2", "e=.5", "f=0.25,0.75"]
-    assert given.options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
+    assert cli_names.options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
 
 
 def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call: Call) -> None:
@@ -328,14 +370,21 @@ def test_a_model_of_another_version_or_damaged(data: Path, tmp_path: Path, call:
     two = json.dumps(facts | {"classes": ["red", "green"]})
     refused(call("predict", model(two, weights), data / "few"), "model.json is damaged")  # by its checksum
     plain = files.unsealed(facts)
-    two, own = (json.dumps(files.sealed(plain | change)) for change in ({"classes": ["red", "green"]}, {"network": "own"}))
+    two, own = (
+        json.dumps(files.sealed(plain | change)) for change in ({"classes": ["red", "green"]}, {"network": "own"})
+    )
     refused(call("predict", model(two, weights), data / "few"), "holds another network", "shape torch.Size([3])")
     refused(call("predict", model(own, weights), data / "few"), "no network is called")
 
 
 def test_a_folder_that_holds_something_else(data: Path, tmp_path: Path, call: Call) -> None:
     before = {path.name: path.read_bytes() for path in (data / "run").iterdir() if path.is_file()}
-    refused(fit(call, data / "source", data / "target", data / "run", "--seed", 1), data / "run", "another run", "--overwrite")
+    refused(
+        fit(call, data / "source", data / "target", data / "run", "--seed", 1),
+        data / "run",
+        "another run",
+        "--overwrite",
+    )
     images(tmp_path / "changed", count=9)
     refused(fit(call, data / "source", tmp_path / "changed", data / "run"), "another run")
     (tmp_path / "thesis.txt").write_text("dear")
@@ -356,10 +405,12 @@ def test_a_finished_run_is_not_done_twice(data: Path, call: Call, monkeypatch: p
 
 def test_a_folder_in_use_by_another_process(data: Path, tmp_path: Path, call: Call) -> None:
     holder = (
-        "import sys, time; from adamatch.train.folder import RunFolder; from adamatch.train.run import Run\n"
+        "import sys, time; from adamatch.train.run_folder import RunFolder; from adamatch.config.run import Run\n"
         "with RunFolder(sys.argv[1]).claim(Run()): print('held', flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    ) as other:
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == "held\n"
@@ -381,7 +432,9 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("full")
-def test_a_disk_that_fills_up_loses_nothing(data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_loses_nothing(
+    data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "run"
     refused(fit(call, data / "source", data / "target", out), "disk is full", out)
     assert not (out / "result.json").exists()
@@ -389,7 +442,9 @@ def test_a_disk_that_fills_up_loses_nothing(data: Path, tmp_path: Path, call: Ca
     assert kept is not None
     monkeypatch.undo()  # room again
     assert fit(call, data / "source", data / "target", out).code == 0
-    average = {name.removeprefix("average.net."): value for name, value in kept[0].items() if name.startswith("average.net.")}
+    average = {
+        name.removeprefix("average.net."): value for name, value in kept[0].items() if name.startswith("average.net.")
+    }
     saved = load_file(out / "model.safetensors")
     assert saved.keys() == average.keys()
     assert all(bool((saved[name] == average[name]).all()) for name in saved)  # nothing was trained again
@@ -408,7 +463,18 @@ def test_no_right_to_write(data: Path, tmp_path: Path, call: Call) -> None:
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
-    arguments = ["fit", "--source", "source", "--target", "target", "--out", str(tmp_path / "run"), "--size", "8", "--batch"]
+    arguments = [
+        "fit",
+        "--source",
+        "source",
+        "--target",
+        "target",
+        "--out",
+        str(tmp_path / "run"),
+        "--size",
+        "8",
+        "--batch",
+    ]
     command = [sys.executable, "-m", "adamatch", *arguments, "4", "--images", "8000"]
     with subprocess.Popen(command, cwd=data, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60

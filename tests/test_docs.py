@@ -28,7 +28,9 @@ def names(tree: ast.AST, before: str = "") -> set[str]:
             found.add(before + node.name)
         if isinstance(node, ast.ClassDef):
             found |= names(node, f"{before}{node.name}.")
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         found |= {before + target.id for target in targets if isinstance(target, ast.Name)}
     return found
 

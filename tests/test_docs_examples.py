@@ -19,7 +19,7 @@ from torch import nn
 
 import adamatch
 from adamatch import Run, cli
-from adamatch.judge import disagreement
+from adamatch.verdict import disagreement
 
 TINY = {"images": 8, "batch": 4, "device": "cpu", "weights": "none", "frozen": 0, "twin": False, "quiet": True}
 OWN = ("fit", "predict", "evaluate", "report", "choose", "export")
@@ -84,7 +84,13 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 
 def test_a_command_that_is_not_there_is_seen() -> None:
-    for wrong in ("adamatch fti --source a", "adamatch fit --sorce a", "make nothing", "python benchmarks/no.py", "rm -rf x"):
+    for wrong in (
+        "adamatch fti --source a",
+        "adamatch fit --sorce a",
+        "make nothing",
+        "python benchmarks/no.py",
+        "rm -rf x",
+    ):
         with pytest.raises(BaseException):  # noqa: B017  # of many kinds
             check(wrong.split())
 

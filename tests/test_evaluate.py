@@ -9,9 +9,9 @@ from colours import CLASSES, arrays
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
-from adamatch.data.store import Store
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.evaluate import Evaluation, predict, score
+from adamatch.images.store import Store
 from adamatch.train import speed
 
 CPU = speed.choose("cpu")

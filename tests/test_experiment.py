@@ -15,21 +15,21 @@ import torch
 from torch import nn
 from train import tiny
 
-from adamatch import experiment, methods, nets
-from adamatch.data import tasks
-from adamatch.data.store import Store
-from adamatch.data.tasks import split_hash
-from adamatch.errors import InputError
+from adamatch import experiment, methods, networks
+from adamatch.base.errors import InputError
+from adamatch.base.files import unsealed
+from adamatch.config import run as runs
+from adamatch.config.run import Run, recipe
+from adamatch.datasets import benchmarks, rendered
 from adamatch.evaluate import predict
-from adamatch.files import unsealed
+from adamatch.images import tasks
+from adamatch.images.store import Store
+from adamatch.images.tasks import split_hash
+from adamatch.initialise.stages import Beginning
 from adamatch.methods import METHODS
 from adamatch.model import Model
-from adamatch.sets import benchmarks, rendered
 from adamatch.train import loop
-from adamatch.train import run as runs
-from adamatch.train.beginning import Beginning
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run, recipe
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
 STEPS = 3
@@ -62,7 +62,9 @@ def every(store: Store, count: int) -> Store:
 def a_run(task: str, **changes: Any) -> Run:
     source = "" if task == "ssl" else "rendered"
     labels = 1 if task in ("ssl", "ssda") else 0
-    return Run(**{"task": task, "source": source, "target": "handwritten", "labels": labels, "recipe": RECIPE, **changes})
+    return Run(
+        **{"task": task, "source": source, "target": "handwritten", "labels": labels, "recipe": RECIPE, **changes}
+    )
 
 
 CELLS = [(method, task) for method in METHODS for task in ("uda", "ssl", "ssda")] + [("supervised", "oracle")]
@@ -92,7 +94,8 @@ def test_every_method_on_every_task(method: str, task: str, seed: int, tmp_path:
 
 def test_seeds_choose_other_labels_and_weights(tmp_path: Path) -> None:
     results = [
-        experiment.train(a_run("ssl", seed=seed), out=tmp_path / f"{seed}", machine=tiny.CPU, quiet=True) for seed in (0, 1)
+        experiment.train(a_run("ssl", seed=seed), out=tmp_path / f"{seed}", machine=tiny.CPU, quiet=True)
+        for seed in (0, 1)
     ]
     assert results[0]["labelled_subset"] != results[1]["labelled_subset"]
     assert not tiny.same(tiny.weights(tmp_path / "0"), tiny.weights(tmp_path / "1"))
@@ -129,7 +132,9 @@ def test_labelled_images_of_ssda_weigh_as_in_the_printed_equation_and_as_in_the_
         return float(result["evaluations"][0]["loss_source"])
 
     default = first_loss("ssda")
-    assert default == pytest.approx(first_loss("ssda", source_loss="sum"))  # the mean over all, of both views' sum: eq. (9)
+    assert default == pytest.approx(
+        first_loss("ssda", source_loss="sum")
+    )  # the mean over all, of both views' sum: eq. (9)
     assert default == pytest.approx(first_loss("ssda", pools=2))  # half of it for each pool: the code
     assert default == pytest.approx(2 * first_loss("ssda", batches=1))
     assert first_loss("uda", source_loss="sum") == pytest.approx(2 * first_loss("uda"))
@@ -302,4 +307,4 @@ def test_what_is_wrong_is_said_in_one_line(changes: dict[str, Any], says: str, t
 
 def test_the_benchmarks_preset_has_a_network_that_exists() -> None:
     for name in benchmarks.BENCHMARKS:
-        assert recipe(name).network in nets.NETWORKS
+        assert recipe(name).network in networks.NETWORKS

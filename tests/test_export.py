@@ -15,13 +15,13 @@ from colours import CLASSES, network
 from mixed import write_mixed
 from test_examples import example
 
-from adamatch import Model, export, load, nets
-from adamatch.data.decode import Shape, read_image, square
-from adamatch.errors import InputError
-from adamatch.files import checksum
-from adamatch.nets.norm import estimate_statistics
-from adamatch.nets.pretrained import has_imagenet, imagenet, images_of
-from adamatch.nets.weights import load_weights
+from adamatch import Model, export, load, networks
+from adamatch.base.errors import InputError
+from adamatch.base.files import checksum
+from adamatch.images.decode import Shape, read_image, square
+from adamatch.networks.norm import estimate_statistics
+from adamatch.networks.pretrained import has_imagenet, imagenet, images_of
+from adamatch.networks.weights import load_weights
 from adamatch.train import speed
 
 onnx = pytest.importorskip("onnx")
@@ -48,7 +48,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path, float]
 def model_of(name: str, size: int, shape: Shape = "squeeze") -> Model:
     """A network whose statistics and head are not those of the start, so that images make a difference."""
     torch.manual_seed(0)
-    net = nets.build(name, 3)
+    net = networks.build(name, 3)
     x = torch.nn.functional.interpolate(torch.randn(16, 3, 4, 4), size)
     with torch.no_grad():
         for module in net.modules():
@@ -150,7 +150,9 @@ def test_the_ending_says_the_format_and_nothing_else_may_be_asked_for(tmp_path: 
     ):
         assert export.format_of(Path(name), to) == found
     model = model_of("wrn-small", 8)
-    with pytest.raises(InputError, match=r"a\.pt2 ends in \.pt2, but to is onnx: let it end in \.onnx, or leave to out"):
+    with pytest.raises(
+        InputError, match=r"a\.pt2 ends in \.pt2, but to is onnx: let it end in \.onnx, or leave to out"
+    ):
         model.export(tmp_path / "a.pt2", to="onnx")
     assert not list(tmp_path.iterdir())
 
@@ -200,6 +202,8 @@ def test_the_example_runs_without_torch_and_without_adamatch(tmp_path: Path, sma
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
     script = Path(__file__).parent.parent / "examples/infer_onnx.py"
-    done = subprocess.run([sys.executable, "-c", program, script, file, *files], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, script, file, *files], capture_output=True, text=True, check=True
+    )
     said = [line.split("\t")[:2] for line in done.stdout.splitlines()]
     assert said == [[file, label] for file, label in zip(files, model.predict(files).labels, strict=True)]

@@ -11,15 +11,15 @@ import pytest
 from damage import DEEP
 from safetensors import SafetensorError
 
-from adamatch import files
-from adamatch.errors import InputError
+from adamatch.base import files
+from adamatch.base.errors import InputError
 
 
 @pytest.fixture(autouse=True)
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made, in no time."""
     pauses: list[float] = []
-    monkeypatch.setattr("adamatch.files.time.sleep", pauses.append)
+    monkeypatch.setattr("adamatch.base.files.time.sleep", pauses.append)
     return pauses
 
 
@@ -179,7 +179,10 @@ def test_what_no_file_may_replace(tmp_path: Path) -> None:
     ("error", "words"),
     [
         (OSError(errno.EROFS, "x", "a.part"), f"({os.strerror(errno.EROFS)}): choose another place"),
-        (OSError(errno.ENOSPC, "cannot write to a.part"), f"({os.strerror(errno.ENOSPC)}): make room, or choose another place"),
+        (
+            OSError(errno.ENOSPC, "cannot write to a.part"),
+            f"({os.strerror(errno.ENOSPC)}): make room, or choose another place",
+        ),
         (OSError("only words"), "(only words): choose another place"),
     ],
 )

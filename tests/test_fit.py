@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 import adamatch
-from adamatch import nets
-from adamatch.data.own import OwnData
-from adamatch.errors import InputError
+from adamatch import networks
+from adamatch.base.errors import InputError
 from adamatch.fit import _side
-from adamatch.settings import Settings, choose
+from adamatch.images.user_data import OwnData
+from adamatch.plan import Settings, choose
 from adamatch.train import speed
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 
 SAME = arrays(81)
@@ -46,7 +46,9 @@ class Pairs(Dataset[tuple[Tensor, int]]):
 def test_arrays_learn_to_tell_colours(tmp_path: Path) -> None:
     source, target = arrays(60), arrays(60, seed=1, dark=60)
     more = TINY | {"images": 800, "batch": 8}
-    model = adamatch.fit(source=source, target=target[0], test=target, network=network(norm=True), out=tmp_path / "run", **more)
+    model = adamatch.fit(
+        source=source, target=target[0], test=target, network=network(norm=True), out=tmp_path / "run", **more
+    )
     assert model.classes == ("0", "1", "2")
     assert model.evaluate(target).accuracy > 90
     estimate = model.history["estimate"]
@@ -69,7 +71,9 @@ def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
     model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert not torch.equal(model.net.state_dict()["0.weight"], before["0.weight"])
-    again = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)  # is finished
+    again = adamatch.fit(
+        source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY
+    )  # is finished
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert torch.equal(again.net.state_dict()["0.weight"], model.net.state_dict()["0.weight"])
     assert net.training
@@ -118,7 +122,9 @@ def test_a_network_that_does_not_fit_the_classes(tmp_path: Path) -> None:
     ("same", "count", "labelled", "unlabelled", "held_out"),
     [(False, None, 81, 9, 9), (True, None, 81, 81, 9), (True, 4, 12, 81, 9), (True, 30, 90, 90, 0)],
 )
-def test_held_out_images_are_in_no_pool(same: bool, count: int | None, labelled: int, unlabelled: int, held_out: int) -> None:
+def test_held_out_images_are_in_no_pool(
+    same: bool, count: int | None, labelled: int, unlabelled: int, held_out: int
+) -> None:
     images, labels = arrays(90)
     images[:, 0, 0, 0] = np.arange(90)  # each image knows its number
     target = None if same else arrays(9)[0]
@@ -216,10 +222,16 @@ def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.
     pixels, labels = arrays(6)
     few, told = labels != 1, TINY | {"quiet": False}
     adamatch.fit(
-        source=(pixels, labels), target=arrays(9)[0], target_labels=(pixels[few], labels[few]), out=tmp_path / "a", **told
+        source=(pixels, labels),
+        target=arrays(9)[0],
+        target_labels=(pixels[few], labels[few]),
+        out=tmp_path / "a",
+        **told,
     )
     assert "has no image of 1: no target label helps there" in " ".join(capsys.readouterr().err.split())
-    adamatch.fit(source=(pixels, labels), target=arrays(9)[0], target_labels=(pixels, labels), out=tmp_path / "b", **told)
+    adamatch.fit(
+        source=(pixels, labels), target=arrays(9)[0], target_labels=(pixels, labels), out=tmp_path / "b", **told
+    )
     assert "has no image of" not in capsys.readouterr().err
 
 
@@ -230,9 +242,15 @@ def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.
         ({"labels_per_class": 2, "network": network(norm=True)}, False),  # it may have no features and head
         ({"labels_per_class": 26, "network": "wrn-tiny"}, False),
         ({"network": "wrn-tiny"}, False),
-        ({"labels_per_class": 2, "network": "wrn-tiny", "method": "supervised"}, False),  # it looks at no unlabelled image
+        (
+            {"labels_per_class": 2, "network": "wrn-tiny", "method": "supervised"},
+            False,
+        ),  # it looks at no unlabelled image
         ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0]}, True),
-        ({"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0][1:]}, False),  # one is not in it
+        (
+            {"network": "wrn-tiny", "source": tuple(each[:8] for each in SAME), "target": SAME[0][1:]},
+            False,
+        ),  # one is not in it
     ],
 )
 def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any], learned: bool, tmp_path: Path) -> None:
@@ -247,7 +265,7 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     share: float, anchored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    save_file(nets.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
+    save_file(networks.build("wrn-tiny", 5).state_dict(), tmp_path / "start.safetensors")
     given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], "out": tmp_path / "run", **TINY}
     given |= {"network": "wrn-tiny", "weights": str(tmp_path / "start.safetensors")}
     asked: list[tuple[int, int]] = []
@@ -278,7 +296,9 @@ def test_images_in_the_runs_folder_are_refused(how: str, tmp_path: Path) -> None
         Image.fromarray(image).save(file)
     (tmp_path / "mine.csv").write_text("path\n" + "\n".join(map(str, files)))
     target = {"folder": inside, "list": tmp_path / "mine.csv", "pairs": files}[how]
-    with pytest.raises(InputError, match=r"target lies in .*run, the run's folder, which may be emptied: move it elsewhere"):
+    with pytest.raises(
+        InputError, match=r"target lies in .*run, the run's folder, which may be emptied: move it elsewhere"
+    ):
         adamatch.fit(source=(pixels, labels), target=target, out=tmp_path / "run", overwrite=True, **TINY)
     assert all(file.exists() for file in files)
 

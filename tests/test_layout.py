@@ -76,9 +76,14 @@ def test_a_verdict_cannot_see_labels_of_the_target() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 given = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
-                assert not given & {"problem", "tests", "test", "true", "truth", "target_labels"}, (file.name, node.name)
+                assert not given & {"problem", "tests", "test", "true", "truth", "target_labels"}, (
+                    file.name,
+                    node.name,
+                )
                 if "labels" in given:  # of labelled images, to count them
-                    assert (file.name, node.name) in {("shares.py", "of_labels"), ("evidence.py", "accuracy")}, file.name
+                    assert (file.name, node.name) in {("shares.py", "of_labels"), ("evidence.py", "accuracy")}, (
+                        file.name
+                    )
 
 
 def test_the_parser_sees_what_is_imported() -> None:

@@ -5,7 +5,7 @@ from typing import IO
 
 import pytest
 
-from adamatch import locks
+from adamatch.base import locks
 
 
 def test_one_takes_it_and_the_next_after_its_release(tmp_path: Path) -> None:

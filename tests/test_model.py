@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from adamatch import Model, fit, load, locks, nets
-from adamatch.errors import InputError
+from adamatch import Model, fit, load, networks
+from adamatch.base import locks
+from adamatch.base.errors import InputError
 from adamatch.model import csv_rows, left_out
 from adamatch.train import speed
 
@@ -25,7 +26,7 @@ from adamatch.train import speed
 @pytest.fixture
 def model() -> Model:
     torch.manual_seed(0)
-    return Model(nets.build("wrn-small", 3).eval(), CLASSES, 8, "wrn-small", speed.choose("cpu"), {"note": 1})
+    return Model(networks.build("wrn-small", 3).eval(), CLASSES, 8, "wrn-small", speed.choose("cpu"), {"note": 1})
 
 
 @pytest.fixture
@@ -114,7 +115,10 @@ def test_there_is_no_pickle_in_the_files(model: Model, tmp_path: Path) -> None:
     content = (tmp_path / "model.safetensors").read_bytes()
     length = int.from_bytes(content[:8], "little")  # then a header in JSON, then bare numbers
     header = json.loads(content[8 : 8 + length])
-    assert sum(end - begin for begin, end in (entry["data_offsets"] for entry in header.values())) == len(content) - 8 - length
+    assert (
+        sum(end - begin for begin, end in (entry["data_offsets"] for entry in header.values()))
+        == len(content) - 8 - length
+    )
 
 
 def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
@@ -137,12 +141,20 @@ def test_a_run_that_is_not_finished_has_no_model(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_not_finished_names_the_one_before_it(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"source": arrays(30), "target": arrays(12)[0], "out": tmp_path / "run", "twin": False, **TINY}
+    given: dict[str, Any] = {
+        "source": arrays(30),
+        "target": arrays(12)[0],
+        "out": tmp_path / "run",
+        "twin": False,
+        **TINY,
+    }
     fit(**given)
     (tmp_path / "run" / "earlier").mkdir()
     for file in ("model.json", "result.json"):
         (tmp_path / "run" / file).rename(tmp_path / "run" / "earlier" / file)
-    with pytest.raises(InputError, match=r"not finished: run the same command again, or take .*earlier, the run before it"):
+    with pytest.raises(
+        InputError, match=r"not finished: run the same command again, or take .*earlier, the run before it"
+    ):
         load(tmp_path / "run")
 
 
@@ -199,7 +211,7 @@ def test_no_flipped_bit_goes_unnoticed(
 
 
 def test_what_was_changed_is_named(model: Model, tmp_path: Path) -> None:
-    other = Model(nets.build("wrn-small", 3).eval(), CLASSES, 8, "wrn-small", speed.choose("cpu"))
+    other = Model(networks.build("wrn-small", 3).eval(), CLASSES, 8, "wrn-small", speed.choose("cpu"))
     other.save(tmp_path / "other")
     model.save(tmp_path / "model")
     (tmp_path / "model/model.safetensors").write_bytes((tmp_path / "other/model.safetensors").read_bytes())
@@ -236,5 +248,7 @@ def test_a_model_json_of_another_kind(model: Model, tmp_path: Path) -> None:
 
 def test_saved_twice_it_has_the_same_bytes(model: Model, tmp_path: Path) -> None:
     before = (model.save(tmp_path) / "model.safetensors").read_bytes()
-    replace(model, history={"estimate": 1}).save(tmp_path)  # as `fit` does in the end: killed in between, both fit together
+    replace(model, history={"estimate": 1}).save(
+        tmp_path
+    )  # as `fit` does in the end: killed in between, both fit together
     assert (tmp_path / "model.safetensors").read_bytes() == before

@@ -13,9 +13,9 @@ from PIL import Image
 from train import tiny
 
 from adamatch import cli, experiment
+from adamatch.datasets import commands as data
 from adamatch.grid import commands as grid
 from adamatch.grid import cost
-from adamatch.sets import commands as data
 from adamatch.train import loop
 
 HUGE, ENDLESS = "9" * 20, "9" * 400
@@ -39,7 +39,13 @@ OPTIONS = {
     "adamatch": ("window", "pools", "decay", "warm_up", "batches", "interpolate", "release", "target"),
     "noisystudent": ("generations",),
 }
-LARGE = {"size": "100000", "batch": "1000000000", "uratio": "1000000", "images": "9999999999999999", "processes": "100000"}
+LARGE = {
+    "size": "100000",
+    "batch": "1000000000",
+    "uratio": "1000000",
+    "images": "9999999999999999",
+    "processes": "100000",
+}
 
 
 class Began(Exception):  # noqa: N818
@@ -83,16 +89,25 @@ def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(("line", "option"), [(line, option) for line, options in LINES.items() for option in options])
 def test_absurd_numbers(line: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for value in (*ABSURD, *([LARGE[option]] if option in LARGE else [])):
-        if (option, value) not in {("lr", HUGE), ("weight-decay", HUGE)}:  # a learning rate of which it is said what comes
+        if (option, value) not in {
+            ("lr", HUGE),
+            ("weight-decay", HUGE),
+        }:  # a learning rate of which it is said what comes
             said(f"{line} --{option} {value}", tmp_path, capsys)
 
 
 @pytest.mark.usefixtures("nothing_begins")
-@pytest.mark.parametrize(("method", "option"), [(method, option) for method, names in OPTIONS.items() for option in names])
-def test_absurd_options_of_a_method(method: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("method", "option"), [(method, option) for method, names in OPTIONS.items() for option in names]
+)
+def test_absurd_options_of_a_method(
+    method: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for value in (*ABSURD, f"{HUGE},{ENDLESS}", "nan,inf", "0"):
         if (option, value) != ("decay", "0"):
-            assert option.split("_")[0] in said(f"{TRAIN} --method {method} --option {option}={value}", tmp_path, capsys)
+            assert option.split("_")[0] in said(
+                f"{TRAIN} --method {method} --option {option}={value}", tmp_path, capsys
+            )
 
 
 @pytest.mark.usefixtures("nothing_begins")

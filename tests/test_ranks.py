@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from train import several
 
-from adamatch import ranks
-from adamatch.errors import InputError
+from adamatch.base import ranks
+from adamatch.base.errors import InputError
 from adamatch.train import distributed
 
 
@@ -103,7 +103,9 @@ def test_three_ranks() -> None:
     assert several.on_ranks(3, exchange) == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("batch", "count", "near"), [(32, 3, "30 or batch=33"), (2, 4, "4"), (65, 2, "64 or batch=66")])
+@pytest.mark.parametrize(
+    ("batch", "count", "near"), [(32, 3, "30 or batch=33"), (2, 4, "4"), (65, 2, "64 or batch=66")]
+)
 def test_a_batch_has_to_divide(batch: int, count: int, near: str) -> None:
     with pytest.raises(InputError, match=f"use batch={near}$"):
         distributed.check_batch(batch, count)

@@ -30,7 +30,9 @@ def helped(script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_lines_that_call_it(script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     known = helped(script, monkeypatch, capsys)
-    called = [found[2] for text in TEXTS for found in LINE.finditer(text.read_text()) if found[1].endswith(f"/{script.name}")]
+    called = [
+        found[2] for text in TEXTS for found in LINE.finditer(text.read_text()) if found[1].endswith(f"/{script.name}")
+    ]
     assert called, "nothing says how it is called"
     for option in {each for rest in called for each in re.findall(r"--[a-z-]+", rest.partition("#")[0])}:
         assert option in known, option

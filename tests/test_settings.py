@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from adamatch import settings
-from adamatch.errors import InputError
-from adamatch.settings import FROZEN, FROZEN_ALIKE, FROZEN_SIZE, Settings, choose, with_batch, with_beginning, with_likeness
-from adamatch.train.likeness import ENOUGH
+from adamatch import plan
+from adamatch.base.errors import InputError
+from adamatch.initialise.domain_similarity import ENOUGH
+from adamatch.plan import FROZEN, FROZEN_ALIKE, FROZEN_SIZE, Settings, choose, with_batch, with_beginning, with_likeness
 from adamatch.train.speed import Machine
 
 CPU, GPU = (Machine(torch.device(name), "fp32", compile=False, graph=False) for name in ("cpu", "cuda"))
@@ -18,7 +18,7 @@ ASKED = Settings()
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "has_imagenet", lambda network: True)
+    monkeypatch.setattr(plan, "has_imagenet", lambda network: True)
 
 
 @pytest.mark.usefixtures("installed")
@@ -62,7 +62,8 @@ def test_small_images_are_no_photographs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "size", "network"), [(28, 32, "wrn-28-2"), (48, 32, "wrn-28-2"), (49, 64, "wrn-34-2"), (95, 64, "wrn-34-2")]
+    ("side", "size", "network"),
+    [(28, 32, "wrn-28-2"), (48, 32, "wrn-28-2"), (49, 64, "wrn-34-2"), (95, 64, "wrn-34-2")],
 )
 def test_on_a_gpu_the_networks_are_the_papers(side: int, size: int, network: str) -> None:
     recipe = choose(ASKED, lambda: side, GPU).recipe
@@ -75,7 +76,7 @@ def test_weight_decay_is_twice_as_much_for_twice_the_side(size: int, decay: floa
 
 
 def test_without_the_extra_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "has_imagenet", lambda network: False)
+    monkeypatch.setattr(plan, "has_imagenet", lambda network: False)
     chosen = choose(ASKED, lambda: 227, CPU)
     assert (chosen.recipe.network, chosen.recipe.frozen, chosen.recipe.size) == ("wrn-small", 0, 32)
     assert "pip install" in chosen.reasons[0]

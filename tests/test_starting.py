@@ -88,7 +88,7 @@ def solve(*given, **how):
     {before}
     signal.raise_signal(signal.SIGINT)
 experiment.solve = solve
-starting.quietly()
+interrupts.quietly()
 cli.main()
 """
 
@@ -115,8 +115,8 @@ def test_what_is_under_way_is_ended_tidily_in_an_import_too(tmp_path: Path) -> N
     (tmp_path / "stopped_here.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     script = tmp_path / "adamatch.py"  # the command, by its name
     script.write_text(
-        "import sys\nfrom adamatch import starting\nsys.path.append('.')\n"
-        "with starting.working():\n    try:\n        import stopped_here\n    finally:\n        print('tidy')\n"
+        "import sys\nfrom adamatch.base import interrupts\nsys.path.append('.')\n"
+        "with interrupts.working():\n    try:\n        import stopped_here\n    finally:\n        print('tidy')\n"
     )
     done = subprocess.run([sys.executable, "-P", str(script)], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "tidy\n"

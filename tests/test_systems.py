@@ -12,20 +12,21 @@ import torch
 from train import tiny
 
 import adamatch
-from adamatch import methods, nets, system
-from adamatch.data.folders import list_csv
-from adamatch.errors import InputError
+from adamatch import methods, networks
+from adamatch.base import system
+from adamatch.base.errors import InputError
+from adamatch.images.folders import list_csv
 from adamatch.train import speed
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
 
 TESTS = Path(__file__).parent
 IMPORT_ALL = """
 import importlib, pkgutil, adamatch
 for module in pkgutil.walk_packages(adamatch.__path__, "adamatch."):
-    if module.name not in ("adamatch.__main__", "adamatch.nets.kernels", "adamatch.nets.kernels_conv"):  # Triton is for Linux
+    if module.name not in ("adamatch.__main__", "adamatch.kernels.norm_kernels", "adamatch.kernels.conv_kernels"):  # Triton is for Linux
         importlib.import_module(module.name)
 """
 TRAIN = """
@@ -33,7 +34,7 @@ from pathlib import Path
 from colours import TINY, arrays
 model = adamatch.fit(source=arrays(30), target=arrays(30, 1)[0], out="run", **TINY)
 assert adamatch.load("run", device="cpu").predict(arrays(4)[0]).labels == model.predict(arrays(4)[0]).labels
-from adamatch.data.store import Writer
+from adamatch.images.store import Writer
 writer = Writer("store", count=3, size=8, classes=("a", "b"), labelled=False)
 writer.images[:], writer.done[:] = 7, 1
 assert (writer.commit().images == 7).all()
@@ -43,7 +44,9 @@ assert (writer.commit().images == 7).all()
 def python(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(Path(adamatch.__file__).parents[1]), str(TESTS)])
     said = {**os.environ, "PYTHONPATH": paths, **environment}
-    return subprocess.run([sys.executable, "-c", program], cwd=folder, env=said, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=said, capture_output=True, text=True, check=False
+    )
 
 
 def test_it_is_imported_and_trains_without_posix(tmp_path: Path) -> None:
@@ -63,7 +66,18 @@ def test_tests_that_need_no_posix_pass_without_it(tmp_path: Path) -> None:
         "train/test_run.py",
         "train/test_again.py",
     ]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no_posix", "-p", "no:cacheprovider", "-m", "not slow and not posix"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no_posix",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not posix",
+    ]
     paths = os.pathsep.join([str(Path(adamatch.__file__).parents[1]), str(TESTS)])
     done = subprocess.run(
         [*command, f"--basetemp={tmp_path}/tests", *(str(TESTS / file) for file in files)],
@@ -134,7 +148,9 @@ def test_free_memory_is_what_a_container_has_left_without_the_cache(
 
 
 @pytest.mark.parametrize("length", [0, 5, 3 * 2**20 + 1])
-def test_a_file_gets_its_room_and_keeps_what_it_holds(tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_gets_its_room_and_keeps_what_it_holds(
+    tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     file = tmp_path / "sparse"
     with file.open("wb") as sparse:
@@ -174,16 +190,20 @@ MPS = pytest.mark.skipif(not torch.backends.mps.is_available(), reason="needs a 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("mps", marks=MPS), pytest.param("cuda", marks=[CUDA, pytest.mark.gpu])])
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("mps", marks=MPS), pytest.param("cuda", marks=[CUDA, pytest.mark.gpu])]
+)
 def test_a_step_with_views_on_the_cpu_is_the_step_of_a_cpu(device: str) -> None:
     machine = Apart(torch.device(device), "fp32", compile=False, graph=False)
     states = []
     for each in (tiny.CPU, machine):
         run = tiny.a_run(strong="cta")
         torch.manual_seed(0)
-        net = nets.build("wrn-tiny", 3)
+        net = networks.build("wrn-tiny", 3)
         problem = tiny.problem()
-        step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), run.recipe, each, pytest.fail)
+        step = Step(
+            net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), run.recipe, each, pytest.fail
+        )
         supply = Supply(run, problem, step, Execution(each))
         for done in range(3):
             step(supply.next(done))

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
-from adamatch import terminal
-from adamatch.errors import InputError, reason, shown, unknown
+from adamatch.base import console
+from adamatch.base.console import no_formula
+from adamatch.base.errors import InputError, reason, shown, unknown
+from adamatch.config.run import recipe
 from adamatch.evaluate import Score
 from adamatch.grid.render import Figure, render
 from adamatch.grid.render import Table as GridTable
 from adamatch.model import Predictions, csv_rows, left_out
-from adamatch.report import show
-from adamatch.terminal import no_formula
+from adamatch.report import printed
 from adamatch.train.progress import Progress
-from adamatch.train.run import recipe
 
 CLEAR = "\x1b[2J\x1b]0;title\x07"
 MARKUP = "[/bold] :smile: [red]x"
@@ -68,9 +68,9 @@ def test_errors_are_one_line_whatever_they_name() -> None:
 
 def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     found = Predictions((f"{MARKUP}/{CLEAR}.png",), np.array([[0.25, 0.75]], np.float32), ("a", f"{MARKUP}{CLEAR}"))
-    show.predictions(found)
-    show.score(Score(50.0, np.array([[1, 1], [0, 0]]), found.classes))
-    terminal.say(f"{MARKUP}{CLEAR}")
+    printed.predictions(found)
+    printed.score(Score(50.0, np.array([[1, 1], [0, 0]]), found.classes))
+    console.say(f"{MARKUP}{CLEAR}")
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\x07" not in out
@@ -81,7 +81,7 @@ def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[s
 def test_a_title_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(MARKUP, title=MARKUP)
     table.add_row(MARKUP)
-    terminal.print_table(table)
+    console.print_table(table)
     assert capsys.readouterr().out.count(MARKUP) == 3
 
 

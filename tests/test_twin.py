@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 
 import adamatch
 from adamatch import experiment, twin
-from adamatch.data.own import OwnData
-from adamatch.data.tasks import Problem
+from adamatch.config.run import Recipe, Run
+from adamatch.images.tasks import Problem
+from adamatch.images.user_data import OwnData
 from adamatch.train import speed
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Recipe, Run
+from adamatch.train.run_folder import RunFolder
 
 RECIPE = Recipe(network="wrn-small", size=8, images=6400, weight_decay=0.0005, batch=16)
 
@@ -30,7 +30,13 @@ def problem(target: Any = None, few: Any = None) -> Problem:
 
 
 def fit(out: Path, **more: Any) -> adamatch.Model:
-    given: dict[str, Any] = {"source": arrays(60), "target": arrays(30, seed=1, dark=60)[0], **TINY, "images": 32, **more}
+    given: dict[str, Any] = {
+        "source": arrays(60),
+        "target": arrays(30, seed=1, dark=60)[0],
+        **TINY,
+        "images": 32,
+        **more,
+    }
     return adamatch.fit(out=out, **given)
 
 
@@ -101,7 +107,9 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     assert verdict["twin"]["changed"] == len(differ)
     assert sorted(verdict["twin"]["rows"]) == differ
     assert sum(count for _, _, count in verdict["twin"]["moves"]) == len(differ)
-    assert verdict["shares"]["target"] == pytest.approx([ours.labels.count(name) / 30 for name in model.classes], abs=1e-4)
+    assert verdict["shares"]["target"] == pytest.approx(
+        [ours.labels.count(name) / 30 for name in model.classes], abs=1e-4
+    )
     assert verdict["shares"]["source"] == pytest.approx([1 / 3] * 3, abs=1e-4)
     assert "20% to 40% more time (twin=False leaves it out)" in " ".join(said.split())
     assert "accuracy on the target: at least" in printed
@@ -147,7 +155,9 @@ def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:
     assert adamatch.load(tmp_path / "run").history["judge"]["twin"] is not None
 
 
-def test_an_interrupted_twin_goes_on_and_a_finished_run_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_twin_goes_on_and_a_finished_run_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "run"
 
     def stop(*_: Any, **__: Any) -> None:
@@ -167,7 +177,11 @@ def test_an_interrupted_twin_goes_on_and_a_finished_run_is_left_alone(tmp_path: 
     assert fit(out).history == model.history
     assert [(out / name).stat().st_mtime_ns for name in ("judge.json", "twin/result.json", "model.json")] == times
     whole = (out / "judge.json").read_text()
-    for damaged in (STRANGE[0], whole.replace('"held_out": 6', '"held_out": 7'), changed(out / "judge.json", "twin", 7)):
+    for damaged in (
+        STRANGE[0],
+        whole.replace('"held_out": 6', '"held_out": 7'),
+        changed(out / "judge.json", "twin", 7),
+    ):
         (out / "judge.json").write_text(damaged)
         assert fit(out).history == model.history
         assert (out / "judge.json").read_text() == whole  # made anew

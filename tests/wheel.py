@@ -21,7 +21,9 @@ def run(*command: str | Path, cwd: Path) -> str:
     shown = " ".join(Path(each).name if isinstance(each, Path) else each for each in command)
     began = time.monotonic()
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(command, cwd=cwd, env=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=cwd, env=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     print(f"$ {shown}  ({time.monotonic() - began:.0f} s)", flush=True)
     if done.returncode:
         sys.exit(f"{done.stdout}\n{shown} failed with {done.returncode}")

@@ -56,7 +56,8 @@ def _usage(name: str, command: Any) -> str:
 def _table(command: Any) -> str:
     rows = ["| | | default |", "| --- | --- | --- |"]
     rows += [
-        f"| `{_argument(each)}` | {_cell(each.help)} | {'needed' if each.required else ''} |" for each in _arguments(command)
+        f"| `{_argument(each)}` | {_cell(each.help)} | {'needed' if each.required else ''} |"
+        for each in _arguments(command)
     ]
     for each in _options(command):
         names = ", ".join(f"`{option}`" for option in (*each.opts, *each.secondary_opts))
@@ -69,7 +70,11 @@ def _default(option: Any) -> str:
         return "needed"
     if option.is_bool_flag and option.secondary_opts:
         return f"`{(option.opts if option.default else option.secondary_opts)[0]}`"
-    return "" if option.default is None or option.default is False or option.default in ("", [], ()) else f"`{option.default}`"
+    return (
+        ""
+        if option.default is None or option.default is False or option.default in ("", [], ())
+        else f"`{option.default}`"
+    )
 
 
 def _argument(argument: Any) -> str:

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parent.parent.parent
 OUTSIDE = ("results", "examples", "benchmarks", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 LINK = re.compile(r"(\]\()(\.\./)*(" + "|".join(map(re.escape, OUTSIDE)) + r")(?=[/)#])")
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-FETCHED = re.compile(r"""<(?:script|img|iframe|source)[^>]+src=["']?(?:https?:)?//|<link[^>]+href=["']?(?:https?:)?//""")
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source)[^>]+src=["']?(?:https?:)?//|<link[^>]+href=["']?(?:https?:)?//"""
+)
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -55,7 +57,8 @@ def _list(folder: Path) -> str:
     """A page that lists a folder."""
     entries = sorted(path for path in folder.iterdir() if path.name != "__pycache__")
     names = [
-        f"- [{path.name}/]({path.name}/index.md)" if path.is_dir() else f"- [{path.name}]({path.name})" for path in entries
+        f"- [{path.name}/]({path.name}/index.md)" if path.is_dir() else f"- [{path.name}]({path.name})"
+        for path in entries
     ]
     return "\n".join([f"# {folder.relative_to(ROOT)}", "", *names])
 

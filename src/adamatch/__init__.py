@@ -5,16 +5,16 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from adamatch import starting as starting  # before what takes seconds to import
+from adamatch.base import interrupts as interrupts  # before what takes seconds to import
 
 __version__ = "0.1.0"
 __all__ = ["Model", "Recipe", "Run", "fit", "load", "recipe", "train"]
 
 if TYPE_CHECKING:
+    from adamatch.config.run import Recipe, Run, recipe
     from adamatch.experiment import train
     from adamatch.fit import fit
     from adamatch.model import Model, load
-    from adamatch.train.run import Recipe, Run, recipe
 
 
 class _Later:
@@ -44,11 +44,11 @@ class _Later:
 
 class _Package(ModuleType):
     Model = _Later("adamatch.model")
-    Recipe = _Later("adamatch.train.run")
-    Run = _Later("adamatch.train.run")
+    Recipe = _Later("adamatch.config.run")
+    Run = _Later("adamatch.config.run")
     fit = _Later("adamatch.fit")
     load = _Later("adamatch.model")
-    recipe = _Later("adamatch.train.run")
+    recipe = _Later("adamatch.config.run")
     train = _Later("adamatch.experiment")
 
     def __dir__(self) -> list[str]:

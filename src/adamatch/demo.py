@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from adamatch.base.files import write_atomically
+from adamatch.config.run import Run, recipe
+from adamatch.datasets import benchmarks
 from adamatch.experiment import train
-from adamatch.files import write_atomically
 from adamatch.model import Model
 from adamatch.report import page, pictures
-from adamatch.sets import benchmarks
-from adamatch.train.run import Run, recipe
 
 METHODS = {"source_only": "supervised", "adamatch": "adamatch"}
 SAYS = {
@@ -44,7 +44,12 @@ def demo(
     models = {name: Model.load(out / f"{name}-seed{seed}") for name in METHODS}
     guesses = pictures.predictions(models, test, out / "predictions.png")
     looks = page.write(out / f"adamatch-seed{seed}", to=out / page.NAME, twin=out / f"source_only-seed{seed}")
-    summary = {**results, "seconds": round(seconds, 1), "wall_seconds": round(time.monotonic() - began, 1), "seed": seed}
+    summary = {
+        **results,
+        "seconds": round(seconds, 1),
+        "wall_seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+    }
     write_atomically(out / "summary.json", json.dumps(summary, indent=1))
 
     table = Table(title="rendered digits -> real handwriting (500 test images)")

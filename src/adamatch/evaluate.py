@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from adamatch import ranks
 from adamatch.augment.views import normalise
-from adamatch.data.store import Labels, Pixels, Store
-from adamatch.errors import InputError
+from adamatch.base import ranks
+from adamatch.base.errors import InputError
+from adamatch.images.store import Labels, Pixels, Store
 from adamatch.train.speed import Machine
 
 BATCH = 1024  # images at a time, at most
@@ -95,5 +95,7 @@ def score(probabilities: NDArray[np.float32], store: Store) -> Score:
 
 def _labels(store: Store) -> Labels:
     if store.labels is None or not len(store):
-        raise InputError("there is nothing to evaluate against: the images have no labels (one folder per class, or a CSV)")
+        raise InputError(
+            "there is nothing to evaluate against: the images have no labels (one folder per class, or a CSV)"
+        )
     return store.labels

@@ -13,31 +13,32 @@ import torch
 from torch import nn
 
 import adamatch
-from adamatch import methods, nets, ranks
-from adamatch.data.feed import Place
-from adamatch.data.tasks import Labelled, Problem, Unlabelled, add_labelled, split_hash
-from adamatch.errors import InputError
+from adamatch import methods, networks
+from adamatch.base import ranks
+from adamatch.base.cli_names import overwriting
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
+from adamatch.datasets import benchmarks
 from adamatch.evaluate import Evaluation, predict_together
-from adamatch.given import overwriting
-from adamatch.judge.outputs import Outputs
+from adamatch.images.feed import Place
+from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled, split_hash
+from adamatch.initialise.feature_cache import Bank
+from adamatch.initialise.stages import Beginning
 from adamatch.methods import NoisyStudent, arguments
 from adamatch.model import Model
-from adamatch.nets.frozen import Upper
-from adamatch.nets.norm import has_batch_norm, has_foreign_batch_norm
-from adamatch.nets.pretrained import IMAGENET, imagenet
-from adamatch.nets.weights import load_weights
-from adamatch.sets import benchmarks
-from adamatch.train import again, distributed, loop, memory, speed
-from adamatch.train.bank import Bank
-from adamatch.train.beginning import Beginning
+from adamatch.networks.frozen import Upper
+from adamatch.networks.norm import has_batch_norm, has_foreign_batch_norm
+from adamatch.networks.pretrained import IMAGENET, imagenet
+from adamatch.networks.weights import load_weights
+from adamatch.train import distributed, loop, memory, resume, speed
+from adamatch.train.batches import method_of
 from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
-from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import Progress
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import method_of
+from adamatch.verdict.eval_outputs import Outputs
 
 RUNS = Path("runs")
 
@@ -102,9 +103,11 @@ def solve(
             model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
             tested = done.get("run", {}).get("test", "") == run.test or not run.test
             return model if tested else _test_later(run, problem, folder, model, done)
-        if run.weights.startswith(again.FROM):
-            where = folder.path / again.EARLIER
-            say(f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}")
+        if run.weights.startswith(resume.FROM):
+            where = folder.path / resume.EARLIER
+            say(
+                f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}"
+            )
         generations, taught, before = _generations(run), problem, None
         for number in range(generations):
             stage = Stage(folder.stage(f"generation-{number}"), number, before, folder.path)
@@ -133,7 +136,7 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
     if ranks.rank() == 0:
         model = Model.load(folder.path, net=net, device=str(machine.device))
     else:
-        built = net if net is not None else nets.build(run.recipe.network, len(problem.classes))
+        built = net if net is not None else networks.build(run.recipe.network, len(problem.classes))
         network, recipe = "" if net is not None else run.recipe.network, run.recipe
         built = built.to(machine.device).eval()
         model = Model(built, problem.classes, recipe.size, network, machine, shape=recipe.shape, white=recipe.white)
@@ -154,7 +157,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     torch.manual_seed(run.seed * 1000 + stage.number)  # fresh weights; everything later has generators of its own
     network = "" if net is not None else run.recipe.network
     # Every stage starts from the weights that were given.
-    built = copy.deepcopy(net) if net is not None else nets.build(network, len(problem.classes))
+    built = copy.deepcopy(net) if net is not None else networks.build(network, len(problem.classes))
     loaded, new_head = _start(built, run, stage.root) if run.weights else (None, False)
     distributed.same_weights(built)
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
@@ -189,7 +192,9 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     return model
 
 
-def _evaluation(problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int) -> loop.Evaluate:
+def _evaluation(
+    problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int
+) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says of the images `given`, which have none."""
     accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
     outputs = Outputs(classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine)
@@ -217,10 +222,12 @@ def _test_later(run: Run, problem: Problem, folder: RunFolder, model: Model, don
 
 def _start(net: nn.Module, run: Run, root: Path) -> tuple[str, bool]:
     """Give the network its starting weights; returns what fitted, and whether its head is new."""
-    if run.weights.startswith(again.FROM):
+    if run.weights.startswith(resume.FROM):
         if ranks.rank() == 0:  # the others get them from it
-            net.load_state_dict(Model.load(root / again.EARLIER, net=copy.deepcopy(net), device="cpu").net.state_dict())
-        return f"weights of the finished run in {root / again.EARLIER}: all of them loaded", False
+            net.load_state_dict(
+                Model.load(root / resume.EARLIER, net=copy.deepcopy(net), device="cpu").net.state_dict()
+            )
+        return f"weights of the finished run in {root / resume.EARLIER}: all of them loaded", False
     if run.weights != IMAGENET:
         report = load_weights(net, run.weights)
     else:
@@ -244,7 +251,9 @@ def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
 
 def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> Labelled:
     """What a teacher is sure of among the unlabelled images, with its soft predictions as labels (NoisyStudent)."""
-    method = methods.build(run.method, classes=len(problem.classes), net=teacher, tau=run.recipe.tau, options=run.options)
+    method = methods.build(
+        run.method, classes=len(problem.classes), net=teacher, tau=run.recipe.tau, options=run.options
+    )
     assert isinstance(method, NoisyStudent)
     parts, labels = [], []
     for images in problem.unlabelled.parts:
@@ -271,7 +280,9 @@ def result(run: Run, problem: Problem, history: History, before: Mapping[str, An
         "evaluations": history.evaluations,
         "median_of": history.median_of,
         "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
-        "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)} if problem.chosen else None,
+        "labelled_subset": {"rows": list(problem.chosen), "hash": split_hash(problem.chosen)}
+        if problem.chosen
+        else None,
         "seconds": before.get("seconds", 0.0) + history.seconds,
         "wall_seconds": before.get("wall_seconds", 0.0) + history.wall,
         "machine": ", then ".join(history.machines),

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 import adamatch
 from adamatch.augment.views import normalise
-from adamatch.data.decode import SIXTEEN_BITS
-from adamatch.data.store import Pixels
-from adamatch.errors import InputError, unknown
+from adamatch.base.cli_names import argument
+from adamatch.base.errors import InputError, unknown
+from adamatch.base.files import place, write_whole, writing
 from adamatch.evaluate import predict
-from adamatch.files import place, write_whole, writing
-from adamatch.given import argument
-from adamatch.nets import graph
+from adamatch.images.decode import SIXTEEN_BITS
+from adamatch.images.store import Pixels
+from adamatch.networks import graph
 from adamatch.train import speed
 
 if TYPE_CHECKING:
@@ -79,14 +79,18 @@ def format_of(file: Path, to: str | None) -> str:
         raise InputError(f"{file} ends in {file.suffix}, but {argument('to')} is {to}: {remedy}")
     found = to or said
     if found is None:
-        raise InputError(f"{file} does not say of which format it is: let it end in .onnx or .pt2, or give {argument('to')}")
+        raise InputError(
+            f"{file} does not say of which format it is: let it end in .onnx or .pt2, or give {argument('to')}"
+        )
     return found
 
 
 def facts(model: "Model") -> dict[str, str]:
     """What is written into the file: all that somebody needs to use it without its run."""
     layout = torch.contiguous_format  # all in memory: a disk may be full
-    weights = {name: each.detach().to("cpu", copy=True, memory_format=layout) for name, each in model.net.state_dict().items()}
+    weights = {
+        name: each.detach().to("cpu", copy=True, memory_format=layout) for name, each in model.net.state_dict().items()
+    }
     return {
         "adamatch": adamatch.__version__,
         "network": model.network or type(model.net).__name__,
@@ -131,7 +135,12 @@ def _onnx(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
 
     with graph.quietly():
         made = torch.onnx.export(
-            program, dynamo=True, opset_version=OPSET, input_names=["images"], output_names=["probabilities"], verbose=False
+            program,
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=["images"],
+            output_names=["probabilities"],
+            verbose=False,
         )
     assert made is not None
     proto = made.model_proto

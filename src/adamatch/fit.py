@@ -10,33 +10,34 @@ from typing import Any
 import torch
 from torch import nn
 
-from adamatch import nets, ranks
+from adamatch import networks
 from adamatch import twin as twins
-from adamatch.data.folders import is_store, median_side
-from adamatch.data.items import sides
-from adamatch.data.own import OwnData
-from adamatch.data.store import Store
-from adamatch.data.tables import contains, lies_in, listed, names_files, same_files
-from adamatch.data.tasks import Problem, few_of_many
-from adamatch.ending import judged
-from adamatch.errors import InputError, shortened, unknown
+from adamatch.base import ranks
+from adamatch.base.cli_names import argument
+from adamatch.base.errors import InputError, shortened, unknown
+from adamatch.config.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.experiment import solve
-from adamatch.given import argument
+from adamatch.finalise import judged
+from adamatch.images.folders import is_store, median_side
+from adamatch.images.items import sides
+from adamatch.images.store import Store
+from adamatch.images.tables import contains, lies_in, listed, names_files, same_files
+from adamatch.images.tasks import Problem, few_of_many
+from adamatch.images.user_data import OwnData
+from adamatch.initialise.domain_similarity import likeness
 from adamatch.methods import METHODS
 from adamatch.model import Model, left_out
-from adamatch.nets import NETWORKS
-from adamatch.nets.pretrained import IMAGENET, TIMM, imagenet
-from adamatch.nets.weights import load_weights
-from adamatch.report import page, show
-from adamatch.settings import FEW, Choice, Settings, choose, with_batch, with_beginning, with_likeness
-from adamatch.train import ahead, distributed, memory, speed
+from adamatch.networks import NETWORKS
+from adamatch.networks.pretrained import IMAGENET, TIMM, imagenet
+from adamatch.networks.weights import load_weights
+from adamatch.plan import FEW, Choice, Settings, choose, with_batch, with_beginning, with_likeness
+from adamatch.report import page, printed
+from adamatch.train import distributed, memory, precompile, speed
+from adamatch.train.batches import labelled_counts, method_of
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.likeness import likeness
 from adamatch.train.progress import Progress
-from adamatch.train.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
-from adamatch.train.supply import labelled_counts, method_of
 
 NAMED = 10  # classes that are named before a run
 
@@ -112,7 +113,9 @@ def fit(
             if contains(given, out):
                 raise InputError(f"{out} lies in {argument(name)} {given}, among its images: choose a folder beside it")
             if lies_in(given, out):
-                raise InputError(f"{argument(name)} lies in {out}, the run's folder, which may be emptied: move it elsewhere")
+                raise InputError(
+                    f"{argument(name)} lies in {out}, the run's folder, which may be emptied: move it elsewhere"
+                )
         same = _same(source, target)
         asked = Settings(
             network=network if isinstance(network, str) else _shape_of(network),
@@ -131,9 +134,11 @@ def fit(
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         methods = (method, twins.ALONE) if twin else (method,)
-        with ahead.compiled(recipe, methods, machine.device):
+        with precompile.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
-            few = not chosen.weights and few_of_many(problem, FEW)  # then there is one domain; weights have learned before
+            few = not chosen.weights and few_of_many(
+                problem, FEW
+            )  # then there is one domain; weights have learned before
             if own is not None:
                 _check_output(own, len(problem.classes), recipe.size)
             elif few and METHODS[method].unlabelled:
@@ -176,11 +181,13 @@ def fit(
                 given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
                 page.finish(told, problem, data, given)
         if not quiet and ranks.rank() == 0:
-            show.ending(told, out)
+            printed.ending(told, out)
         return told
 
 
-def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed: int, labels_per_class: int | None) -> None:
+def _check(
+    source: Any, target: Any, method: str, network: str | nn.Module, seed: int, labels_per_class: int | None
+) -> None:
     """What can be refused before images are read and a folder is made."""
     for name, given in (("source", source), ("target", target)):
         if given is None:
@@ -195,7 +202,9 @@ def _check(source: Any, target: Any, method: str, network: str | nn.Module, seed
         raise InputError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {shortened(seed)}")
     whole = hasattr(labels_per_class, "__index__")
     if labels_per_class is not None and not (whole and 1 <= labels_per_class <= MOST_LABELS):
-        raise InputError(f"labels per class are a whole number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}")
+        raise InputError(
+            f"labels per class are a whole number from 1 to {MOST_LABELS}, not {shortened(labels_per_class)}"
+        )
 
 
 def _by_likeness(chosen: Choice, run: Run, problem: Problem, held: Recipe | None, machine: Machine) -> Choice:
@@ -204,7 +213,7 @@ def _by_likeness(chosen: Choice, run: Run, problem: Problem, held: Recipe | None
     if held is not None and held.fitted_head:
         alike = held.anchored or held.statistics == "kept"
         return replace(chosen, recipe=chosen.alike if alike else chosen.recipe, alike=None)
-    net = nets.build(run.recipe.network, len(problem.classes))
+    net = networks.build(run.recipe.network, len(problem.classes))
     load_weights(net, imagenet(run.recipe.network) if chosen.weights == IMAGENET else chosen.weights)
     source, target = problem.labelled[0].parts, problem.unlabelled.parts
     return with_likeness(chosen, ranks.from_first(lambda: likeness(net, source, target, machine)))
@@ -218,22 +227,30 @@ def _fitting(
         return with_batch(chosen, held.batch, "as in the run that is there")
     if held is not None or run.recipe.frozen:  # what is trained above frozen blocks is small
         return chosen
-    net = own if own is not None else nets.build(run.recipe.network, len(problem.classes))
+    net = own if own is not None else networks.build(run.recipe.network, len(problem.classes))
     batch = memory.fitting(net, method_of(run, problem, net), run.recipe, problem, machine)
-    return chosen if batch == run.recipe.batch else with_batch(chosen, batch, "so that a step fits the memory that is free")
+    return (
+        chosen
+        if batch == run.recipe.batch
+        else with_batch(chosen, batch, "so that a step fits the memory that is free")
+    )
 
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     count = sum(map(len, problem.labelled))
     names = ", ".join(problem.classes[:NAMED]) + (", ..." if len(problem.classes) > NAMED else "")
-    lines = [f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"]
+    lines = [
+        f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"
+    ]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
     counts = labelled_counts(recipe, problem.labelled, len(problem.classes))
     pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
         if length < batch:
-            lines.append(f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch")
+            lines.append(
+                f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch"
+            )
     return lines
 
 

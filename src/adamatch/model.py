@@ -15,21 +15,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from adamatch import locks, nets
-from adamatch.data.decode import SIXTEEN_BITS, Shape
-from adamatch.data.folders import read
-from adamatch.data.stream import How, stream
-from adamatch.errors import InputError, shortened
+from adamatch import networks
+from adamatch.base import locks
+from adamatch.base.console import no_formula
+from adamatch.base.errors import InputError, shortened
+from adamatch.base.files import checksum, columns, make_folder, read_json, sealed, unsealed, write_atomically
+from adamatch.config.run import LARGEST_SIZE
 from adamatch.evaluate import Score, predict, score
-from adamatch.files import checksum, columns, make_folder, read_json, sealed, unsealed, write_atomically
-from adamatch.judge import summary
-from adamatch.nets import graph
-from adamatch.terminal import no_formula
+from adamatch.images.decode import SIXTEEN_BITS, Shape
+from adamatch.images.folders import read
+from adamatch.images.stream import How, stream
+from adamatch.networks import graph
 from adamatch.train import speed
-from adamatch.train.again import EARLIER
 from adamatch.train.checkpoint import write_tensors
-from adamatch.train.run import LARGEST_SIZE
+from adamatch.train.resume import EARLIER
 from adamatch.train.speed import Machine
+from adamatch.verdict import summary
 
 VERSION = 1
 KINDS = {"classes": list, "size": int, "network": str, "history": dict}  # of what model.json has
@@ -56,10 +57,10 @@ class Predictions:
 
     def to_csv(self, path: str | Path) -> Path:
         """A file of path, class, probability, then the probability of every class."""
-        from adamatch.report import written  # it needs Predictions in turn
+        from adamatch.report import prediction_files  # it needs Predictions in turn
 
-        written.refuse_the_same([Path(path)], [])
-        with written.csv_file(Path(path), self.classes) as write:
+        prediction_files.refuse_the_same([Path(path)], [])
+        with prediction_files.csv_file(Path(path), self.classes) as write:
             write(self)
         return Path(path)
 
@@ -100,7 +101,10 @@ class Model:
     def _facts(self) -> list[tuple[str, str]]:
         names = ", ".join(self.classes[:NAMED]) + (", ..." if len(self.classes) > NAMED else "")
         network = self.network or type(self.net).__name__
-        facts = [("network", f"{network}, images of {self.size} x {self.size}"), ("classes", f"{len(self.classes)}: {names}")]
+        facts = [
+            ("network", f"{network}, images of {self.size} x {self.size}"),
+            ("classes", f"{len(self.classes)}: {names}"),
+        ]
         accuracy, verdict = self.history.get("accuracy"), self.history.get("judge")
         if accuracy is not None:
             facts.append(("measured on labelled target images", f"{accuracy:.1f} %"))
@@ -138,7 +142,9 @@ class Model:
         from adamatch.report import page  # it stands on models
 
         if self.folder is None:
-            raise InputError("this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))")
+            raise InputError(
+                "this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))"
+            )
         made = page.write(self.folder)
         if show:
             webbrowser.open(made.absolute().as_uri())
@@ -189,7 +195,7 @@ class Model:
         folder = Path(folder)
         facts = _facts(folder)
         if net is None and facts["network"]:
-            net = nets.build(facts["network"], len(facts["classes"]))
+            net = networks.build(facts["network"], len(facts["classes"]))
         machine = speed.choose(device)
         tensors = _tensors(folder / "model.safetensors", facts.get("sha256"))
         if net is None:
@@ -217,7 +223,11 @@ def _facts(folder: Path) -> dict[str, Any]:
         elif (folder / "run.json").is_file():
             running = locks.is_locked(folder / ".lock")
             remedy = "its run is not finished: " + ("wait for it" if running else "run the same command again")
-            remedy += f", or take {folder / EARLIER}, the run before it" if (folder / EARLIER / "model.json").is_file() else ""
+            remedy += (
+                f", or take {folder / EARLIER}, the run before it"
+                if (folder / EARLIER / "model.json").is_file()
+                else ""
+            )
         else:
             remedy = "give the folder that `adamatch fit --out` made"
         raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
@@ -234,7 +244,11 @@ def _facts(folder: Path) -> dict[str, Any]:
         sound = all(type(facts.get(name)) is kind for name, kind in KINDS.items())
     except ValueError:
         sound = False
-    sound = sound and {type(name) for name in facts["classes"]} == {str} and facts.get("shape", "squeeze") in get_args(Shape)
+    sound = (
+        sound
+        and {type(name) for name in facts["classes"]} == {str}
+        and facts.get("shape", "squeeze") in get_args(Shape)
+    )
     sound = sound and type(facts.get("white", 0)) is int and 0 <= facts.get("white", 0) <= SIXTEEN_BITS
     if not (sound and 1 <= facts["size"] <= LARGEST_SIZE and _is_history(facts["history"])):
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")

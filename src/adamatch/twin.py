@@ -5,17 +5,17 @@ from pathlib import Path
 
 from torch import nn
 
-from adamatch import ranks
-from adamatch.data.tasks import Problem
+from adamatch.base import ranks
+from adamatch.base.cli_names import setting
+from adamatch.config.run import Run
 from adamatch.experiment import solve
-from adamatch.given import setting
+from adamatch.images.tasks import Problem
 from adamatch.methods import arguments
 from adamatch.model import Model
+from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
 from adamatch.train.progress import Progress
-from adamatch.train.run import Run
-from adamatch.train.supply import labelled_counts
+from adamatch.train.run_folder import RunFolder
 
 FOLDER = "twin"
 DEAREST = 1 / 3  # of what the run itself costs

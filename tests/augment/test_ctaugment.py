@@ -188,7 +188,9 @@ def test_everything_moves_to_another_device(module: type[CTAugment] | type[RandA
 def test_a_level_counts_for_its_bin_as_published() -> None:
     """int(level * bins * 0.999): at the border of two bins, for the lower one."""
     levels = torch.tensor([0.0, 1 / 17, 2 / 17, 0.5, 1 - 2**-24])
-    assert ctaugment._bin(levels, 17).tolist() == [int(float(level) * 17 * 0.999) for level in levels] == [0, 0, 1, 8, 16]
+    assert (
+        ctaugment._bin(levels, 17).tolist() == [int(float(level) * 17 * 0.999) for level in levels] == [0, 0, 1, 8, 16]
+    )
 
 
 def test_every_operation_of_randaugment_has_draws_of_its_own() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from adamatch.augment import color
 from adamatch.augment.ops import METHODS, OPS, Tables, apply
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 
 TABLES = {(size, "meant"): Tables(size) for size in (16, 32, 64)} | {(32, "published"): Tables(32, "published")}
 COUNT = 48
@@ -36,11 +36,18 @@ def uniforms(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return level, level2, torch.rand(COUNT, 2, generator=generator)
 
 
-def pillow(x: Tensor, names: list[str], level: Tensor, level2: Tensor, place: Tensor, translate: str = "meant") -> Tensor:
+def pillow(
+    x: Tensor, names: list[str], level: Tensor, level2: Tensor, place: Tensor, translate: str = "meant"
+) -> Tensor:
     results = [
         pillow_ops.apply(image, name, first, second, (row, column), translate)
         for image, name, first, second, (row, column) in zip(
-            x.permute(0, 2, 3, 1).contiguous().numpy(), names, level.tolist(), level2.tolist(), place.tolist(), strict=True
+            x.permute(0, 2, 3, 1).contiguous().numpy(),
+            names,
+            level.tolist(),
+            level2.tolist(),
+            place.tolist(),
+            strict=True,
         )
     ]
     return torch.from_numpy(np.stack(results)).permute(0, 3, 1, 2)
@@ -71,7 +78,9 @@ def test_rescale_equals_pillow_at_every_margin_and_method(size: int) -> None:
     level, level2 = margin.flatten() / (size // 4), (method.flatten() + 0.5) / METHODS
     x = pictures(size, 5).repeat(1 + len(level) // COUNT, 1, 1, 1)[: len(level)]
     place = torch.zeros(len(level), 2)
-    ours = apply(x, torch.full_like(margin.flatten(), OPS.index("rescale")), level, level2, place, TABLES[size, "meant"])
+    ours = apply(
+        x, torch.full_like(margin.flatten(), OPS.index("rescale")), level, level2, place, TABLES[size, "meant"]
+    )
     assert torch.equal(ours, pillow(x, ["rescale"] * len(level), level, level2, place))
 
 
@@ -91,7 +100,9 @@ def test_translation_as_published_does_nothing(name: str) -> None:
 
 
 def test_autocontrast_table_equals_pillow_for_all_ranges() -> None:
-    low, high = (torch.tensor(v) for v in zip(*[(a, b) for a in range(0, 256, 5) for b in range(a, 256, 3)], strict=True))
+    low, high = (
+        torch.tensor(v) for v in zip(*[(a, b) for a in range(0, 256, 5) for b in range(a, 256, 3)], strict=True)
+    )
     table = color.autocontrast_table(low.reshape(-1, 1, 1), high.reshape(-1, 1, 1), color.stretches())[:, 0]
     for a, b, ours in zip(low.tolist(), high.tolist(), table.numpy(), strict=True):
         values = np.arange(a, b + 1, dtype=np.uint8)
@@ -142,7 +153,9 @@ def assert_compiled_equals_eager(device: str) -> None:
     level, level2, place = (each.to(device) for each in uniforms(0))
     for number, name in enumerate(OPS):
         op = torch.full((COUNT,), number, device=device)
-        assert torch.equal(compiled(x, op, level, level2, place, tables), apply(x, op, level, level2, place, tables)), name
+        assert torch.equal(compiled(x, op, level, level2, place, tables), apply(x, op, level, level2, place, tables)), (
+            name
+        )
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from adamatch.augment.ctaugment import CTAugment, Policy
 from adamatch.augment.ops import OPS
 from adamatch.augment.views import CUTOUT, STRONG, WEAK, Views, normalise
 from adamatch.augment.weak import cutout, shift_mirror
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 
 
 def batch(n: int = 6, size: int = 16) -> torch.Tensor:
@@ -83,7 +83,11 @@ def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:
 
 
 def test_translations_as_published_move_nothing() -> None:
-    x, published, meant = batch(400), Views(16, strong="cta-published", mirror=False), Views(16, strong="cta", mirror=False)
+    x, published, meant = (
+        batch(400),
+        Views(16, strong="cta-published", mirror=False),
+        Views(16, strong="cta", mirror=False),
+    )
     u = draws(published, 400)
     one, other = published(x, u)[1], meant(x, u)[1]
     translated = {OPS.index("translate_x"), OPS.index("translate_y")}

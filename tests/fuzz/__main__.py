@@ -25,7 +25,9 @@ def main() -> int:
     given = asked.parse_args()
     names = given.target or list(TARGETS)
     whole = given.cases / sum(TARGETS[name].share for name in names)
-    numbers = {name: range(math.ceil(whole * TARGETS[name].share)) if given.only is None else [given.only] for name in names}
+    numbers = {
+        name: range(math.ceil(whole * TARGETS[name].share)) if given.only is None else [given.only] for name in names
+    }
     cases = [Case(name, number, given.seed) for name in names for number in numbers[name]]
     began = time.monotonic()
     outcomes = run(cases, "fuzz.targets", given.processes)
@@ -55,7 +57,8 @@ def summary(outcomes: dict[Case, Outcome]) -> Iterable[str]:
             if outcome.kind in BAD:
                 last = (outcome.detail.strip().splitlines() or [""])[-1][:160]
                 told.setdefault(
-                    f"{outcome.kind}: {last[:40]}", f"    --target {name!r} --only {case.number}: {outcome.kind}: {last}"
+                    f"{outcome.kind}: {last[:40]}",
+                    f"    --target {name!r} --only {case.number}: {outcome.kind}: {last}",
                 )
         yield from list(told.values())[:SHOWN]
 

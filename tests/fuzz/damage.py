@@ -229,7 +229,9 @@ def tar(data: bytes, random: Random) -> bytes:
         size = random.choice((-1, -512, 2**40, 2**62, -(2**62)))
         head[124:136] = b"\x80" + size.to_bytes(11, "big") if size >= 0 else (256**12 + size).to_bytes(12, "big")
     elif way == 2:
-        head[156:157] = random.choice((b"0", b"1", b"2", b"3", b"5", b"6", b"7", b"S", b"L", b"K", b"x", b"g", b"X", b"\xff"))
+        head[156:157] = random.choice(
+            (b"0", b"1", b"2", b"3", b"5", b"6", b"7", b"S", b"L", b"K", b"x", b"g", b"X", b"\xff")
+        )
     elif way == 3:
         head[random.randrange(345)] = random.randrange(256)
     else:

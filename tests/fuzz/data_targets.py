@@ -13,19 +13,19 @@ import torch
 from fuzz import damage
 from fuzz.target import Target
 from PIL import Image
+from published import formats
 from safetensors.torch import save_file
-from sets import formats
 
-from adamatch import nets
-from adamatch.data.decode import kinds, read_image, short_side
-from adamatch.data.folders import read_folder
-from adamatch.errors import InputError
-from adamatch.nets.weights import load_weights
-from adamatch.sets.archive import members
-from adamatch.sets.pickles import unpickle
-from adamatch.sets.prepare import fit
-from adamatch.sets.readers import READERS
-from adamatch.sets.source import Found
+from adamatch import networks
+from adamatch.base.errors import InputError
+from adamatch.datasets.archive import members
+from adamatch.datasets.pickles import unpickle
+from adamatch.datasets.prepare import fit
+from adamatch.datasets.readers import READERS
+from adamatch.datasets.source import Found
+from adamatch.images.decode import kinds, read_image, short_side
+from adamatch.images.folders import read_folder
+from adamatch.networks.weights import load_weights
 
 LOOKED_AT = 64  # images of a split
 
@@ -119,7 +119,9 @@ def _svhn(folder: Path, compressed: bool) -> None:
 
 def _npz(folder: Path) -> None:
     (folder / "svhn").mkdir()
-    np.savez_compressed(folder / "svhn/train.npz", images=formats.random_images(6, 32, 32, 3), labels=formats.random_labels(6))
+    np.savez_compressed(
+        folder / "svhn/train.npz", images=formats.random_images(6, 32, 32, 3), labels=formats.random_labels(6)
+    )
 
 
 def _domainnet(folder: Path) -> None:
@@ -133,7 +135,9 @@ def _domainnet(folder: Path) -> None:
 
 def _office(folder: Path) -> None:
     images = formats.random_images(4, 12, 12, 3)
-    files = {f"dslr/images/{'bike' if i % 2 else 'mug'}/{i}.png": formats.encoded(image) for i, image in enumerate(images)}
+    files = {
+        f"dslr/images/{'bike' if i % 2 else 'mug'}/{i}.png": formats.encoded(image) for i, image in enumerate(images)
+    }
     formats.tar(folder / "office31.tar", files)
 
 
@@ -143,7 +147,12 @@ def _cifar(kind: str, folder: Path) -> None:
 
 
 def _pickle(protocol: int, folder: Path) -> Path:
-    batch = {b"data": formats.random_images(3, 40), b"labels": [1, 2, 3], b"names": [b"a", "b"], b"f": np.linspace(0, 1, 4)}
+    batch = {
+        b"data": formats.random_images(3, 40),
+        b"labels": [1, 2, 3],
+        b"names": [b"a", "b"],
+        b"f": np.linspace(0, 1, 4),
+    }
     (folder / "batch").write_bytes(pickle.dumps(batch, protocol))
     return folder / "batch"
 
@@ -155,7 +164,7 @@ def _read_pickle(path: Path) -> Any:
 @functools.cache
 def _net() -> torch.nn.Module:
     torch.manual_seed(0)
-    return nets.build("wrn-tiny", 3)
+    return networks.build("wrn-tiny", 3)
 
 
 def _weights(form: str, folder: Path) -> Path:
@@ -168,7 +177,7 @@ def _weights(form: str, folder: Path) -> Path:
 
 
 def _read_weights(path: Path) -> Any:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return str(load_weights(net, path)), dict(net.state_dict())
@@ -224,7 +233,9 @@ TARGETS: dict[str, Target] = {
     "mat, packed": Target(made("train_32x32.mat", lambda folder: _svhn(folder, True)), split("svhn", "svhn")),
     "npz": Target(made("svhn/train.npz", _npz), split("digitfive", "svhn"), True, (damage.zipped,)),
     "domainnet's zip": Target(made("sketch.zip", _domainnet), split("domainnet", "sketch"), True, (damage.zipped,)),
-    "domainnet's list": Target(made("sketch_train.txt", _domainnet), split("domainnet", "sketch"), inside=(damage.text,)),
+    "domainnet's list": Target(
+        made("sketch_train.txt", _domainnet), split("domainnet", "sketch"), inside=(damage.text,)
+    ),
     "office31.tar": Target(made("office31.tar", _office), split("office31", "dslr"), inside=(damage.tar,)),
     "cifar, pickles": Target(
         made("cifar-100-python.tar.gz", _bound(_cifar, "python")),

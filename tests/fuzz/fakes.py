@@ -8,7 +8,7 @@ from typing import Any
 
 from fuzz.target import Target
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 
 SOUND = b"sound" * 100
 

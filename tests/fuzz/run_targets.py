@@ -15,24 +15,24 @@ import torch
 from colours import TINY, arrays
 from fuzz import damage
 from fuzz.target import Target
+from published import formats
 from report import runs
-from sets import formats
 
 import adamatch
-from adamatch import nets
+from adamatch import networks
+from adamatch.base.errors import InputError
 from adamatch.cli.choose import choose
-from adamatch.data.store import Store, Writer
-from adamatch.errors import InputError
+from adamatch.config.run import Run
 from adamatch.grid import cost, figures, lease, render, tables
 from adamatch.grid.state import Folders
+from adamatch.images.store import Store, Writer
 from adamatch.model import Model
-from adamatch.report import notes, page, show
+from adamatch.report import image_statistics, page, printed
 from adamatch.report.features import FeatureMap
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
 from adamatch.train import checkpoint
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 RUN = Run(source="rendered", target="handwritten")
 
@@ -94,7 +94,13 @@ def _rewind(path: Path) -> Any:
 def _facts() -> dict[str, Any]:
     """As a finished run writes them."""
     evaluations = [{"step": step, "target": 50.0 + step, "source": 90.0} for step in range(1, 12)]
-    accuracies = {"accuracy": 56.5, "source_accuracy": 90.0, "last": 61.0, "best_ORACLE": 61.0, "evaluations": evaluations}
+    accuracies = {
+        "accuracy": 56.5,
+        "source_accuracy": 90.0,
+        "last": 61.0,
+        "best_ORACLE": 61.0,
+        "evaluations": evaluations,
+    }
     times = {"seconds": 12.5, "wall_seconds": 13.0, "machine": "cpu", "at_a_time": 1, "ranks": 1, "median_of": 10}
     return {
         "id": RUN.id,
@@ -114,7 +120,7 @@ def _result(folder: Path) -> Path:
 def _read_result(path: Path) -> Any:
     result = RunFolder(path.parent).result()
     assert result is not None
-    show.result(result, path.parent)
+    printed.result(result, path.parent)
     return result
 
 
@@ -130,7 +136,17 @@ def _table(path: Path) -> Any:
 
 
 def _steps(folder: Path) -> Path:
-    rows = [{"method": "adamatch", "network": "wrn-tiny", "size": 8, "batch": 32, "uratio": 3, "strong": "cutout", "ms": 5.0}]
+    rows = [
+        {
+            "method": "adamatch",
+            "network": "wrn-tiny",
+            "size": 8,
+            "batch": 32,
+            "uratio": 3,
+            "strong": "cutout",
+            "ms": 5.0,
+        }
+    ]
     (folder / "step.json").write_text(json.dumps({"machine": "cpu", "rows": rows}))
     return folder / "step.json"
 
@@ -143,7 +159,11 @@ def _estimate(path: Path) -> Any:
 def _model() -> Model:
     torch.manual_seed(0)
     return Model(
-        nets.build("wrn-tiny", 3).eval(), ("a", "b", "c"), 8, "wrn-tiny", history={"accuracy": 50.0, "run": asdict(RUN)}
+        networks.build("wrn-tiny", 3).eval(),
+        ("a", "b", "c"),
+        8,
+        "wrn-tiny",
+        history={"accuracy": 50.0, "run": asdict(RUN)},
     )
 
 
@@ -213,7 +233,7 @@ def _page(file: str, folder: Path) -> Path:
     pool = Pool(9, "", tuple(f"{i}.png" for i in range(9)), tuple(labels.tolist()), looks=looks)
     drawn = FeatureMap(points, labels, points, labels, "PCA")
     confusion, given = np.eye(3, dtype=np.int64), {"source": "x", "target": "y"}
-    notes.save(Notes(("a", "b", "c"), pool, pool, (), confusion, drawn, given), path)
+    image_statistics.save(Notes(("a", "b", "c"), pool, pool, (), confusion, drawn, given), path)
     return path / file
 
 
@@ -246,7 +266,7 @@ def _again(path: Path) -> Any:
     """As the same command given again does, and the other commands that look into a run's folder."""
     folder = next(parent for parent in path.parents if (parent / "README").exists())
     model = _fit(folder)
-    show.ending(model, folder)
+    printed.ending(model, folder)
     choose([folder])
     return model.history, repr(model)
 
@@ -272,7 +292,9 @@ TARGETS: dict[str, Target] = {
     "model.json": Target(_bound(_saved, "model.json"), _load, True, JSON),
     "model.safetensors": Target(_bound(_saved, "model.safetensors"), _load, True, (damage.safetensors,)),
     "checkpoint.json": Target(_bound(_checkpoint, "step-000000010.json"), _newest, True, JSON),
-    "checkpoint.safetensors": Target(_bound(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)),
+    "checkpoint.safetensors": Target(
+        _bound(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)
+    ),
     **{
         f"page of {file}": Target(_bound(_page, file), _write_page, inside=inside, share=0.3)
         for file, inside in {

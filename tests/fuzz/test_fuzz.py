@@ -18,16 +18,30 @@ def test_damaged_files_are_read_or_refused_in_one_line() -> None:
     outcomes = run(cases, "fuzz.targets", processes=1)
     bad = {case: outcome for case, outcome in outcomes.items() if outcome.kind in BAD}
     assert not bad, "\n".join(summary(bad))
-    assert sum(outcome.kind == "refused" for outcome in outcomes.values()) > len(cases) / 3, "the damage is too small to tell"
+    assert sum(outcome.kind == "refused" for outcome in outcomes.values()) > len(cases) / 3, (
+        "the damage is too small to tell"
+    )
 
 
 def test_what_it_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "LONGEST", 2.0)
     monkeypatch.setattr(runner, "MOST", 1000)
-    names = ["refused", "read", "traceback", "crash", "hang", "read, once more", "memory", "memory, more and more", "differs"]
+    names = [
+        "refused",
+        "read",
+        "traceback",
+        "crash",
+        "hang",
+        "read, once more",
+        "memory",
+        "memory, more and more",
+        "differs",
+    ]
     cases = [Case(name, number, 0) for name in names for number in range(1)]
     outcomes = run(cases, "fuzz.fakes", processes=1)
-    assert {case.target: outcome.kind for case, outcome in outcomes.items()} == {name: name.split(",")[0] for name in names}
+    assert {case.target: outcome.kind for case, outcome in outcomes.items()} == {
+        name: name.split(",")[0] for name in names
+    }
     assert "KeyError" in outcomes[cases[2]].detail
     assert "signal 11" in outcomes[cases[3]].detail
     assert sum(line.startswith("    ") for line in summary({case: outcomes[case] for case in cases})) == 0

@@ -19,7 +19,7 @@ from unittest import mock
 from fuzz import damage
 from fuzz.target import Target, digest
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 
 MIB = 1 << 20
 
@@ -89,7 +89,10 @@ class Sound:
 @contextlib.contextmanager
 def at_a_fixed_time() -> Iterator[None]:
     """Zip, gzip and MATLAB files have their time in them: with another one, a case of the same number would be another."""
-    with mock.patch("time.time", return_value=1.7e9), mock.patch("time.asctime", return_value="Tue Nov 14 22:13:20 2023"):
+    with (
+        mock.patch("time.time", return_value=1.7e9),
+        mock.patch("time.asctime", return_value="Tue Nov 14 22:13:20 2023"),
+    ):
         yield
 
 

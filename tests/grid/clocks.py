@@ -12,11 +12,11 @@ from typing import Any
 
 from grid import fakes, many
 
+from adamatch.config.run import Run
 from adamatch.grid import lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.work import Job
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 
 GRID = "grid.clocks:eight"
 MACHINE = "ADAMATCH_TEST_MACHINE"  # its name, how far its clock is off, and what its trainings do, as JSON
@@ -28,9 +28,21 @@ def eight() -> Iterator[Run]:
 
 def machine(name: str, out: Path, *more: str, offset: float = 0.0, does: str = "train") -> "subprocess.Popen[str]":
     """`adamatch grid run` of the eight runs on another machine. `does`: train; hang; or kill, once, its own process."""
-    command = [sys.executable, "-c", "from grid import clocks; clocks.main()", "grid", "run", GRID, "--out", str(out), *more]
+    command = [
+        sys.executable,
+        "-c",
+        "from grid import clocks; clocks.main()",
+        "grid",
+        "run",
+        GRID,
+        "--out",
+        str(out),
+        *more,
+    ]
     environment = many.environment(**{MACHINE: json.dumps([name, offset, does])})
-    return subprocess.Popen(command, cwd=many.ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=many.ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def main() -> None:

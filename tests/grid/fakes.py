@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run, recipe
 from adamatch.grid import work
 from adamatch.grid.work import Job
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run, recipe
+from adamatch.train.run_folder import RunFolder
 
 RECIPE = recipe("handwriting", images=16, batch=8)  # two steps
 

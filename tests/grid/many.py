@@ -13,13 +13,13 @@ from pathlib import Path
 from grid import fakes
 from typer.testing import CliRunner
 
+from adamatch.config.run import Run, recipe
 from adamatch.grid.commands import app
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
 from adamatch.grid.work import Job, train_one
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run, recipe
+from adamatch.train.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 GRID = "grid.many:runs"
@@ -71,7 +71,12 @@ def driver(engine: str, out: Path, keep: Path, **asked: object) -> "subprocess.P
     arguments = json.dumps({"engine": engine, "out": str(out), "keep": str(keep), "asked": asked})
     command = [sys.executable, "-c", "from grid import many; many.drive()", arguments]
     return subprocess.Popen(
-        command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE, stderr=(out.parent / "driver.err").open("a")
+        command,
+        cwd=ROOT,
+        env=environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=(out.parent / "driver.err").open("a"),
     )
 
 

@@ -5,7 +5,7 @@ from damage import STRANGE
 from grid import fakes
 from typer.testing import CliRunner
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.grid.commands import app
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid

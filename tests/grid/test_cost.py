@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from adamatch import nets
+from adamatch import networks
+from adamatch.config.run import Run, recipe
 from adamatch.grid import cost
-from adamatch.train import again
-from adamatch.train.run import Run, recipe
+from adamatch.train import resume
 
 times = st.lists(st.integers(1, 50), min_size=1, max_size=7)
 
@@ -35,7 +35,10 @@ def test_wall_time_is_that_of_a_walk_through_time(seconds: list[int], machines: 
 @given(times, st.integers(1, 3))
 def test_wall_time_is_near_the_best_of_all_assignments(seconds: list[int], machines: int) -> None:
     best = min(
-        max(sum(each for each, where in zip(seconds, places, strict=True) if where == machine) for machine in range(machines))
+        max(
+            sum(each for each, where in zip(seconds, places, strict=True) if where == machine)
+            for machine in range(machines)
+        )
         for places in itertools.product(range(machines), repeat=len(seconds))
     )
     assert best <= cost.wall_time(seconds, machines) <= best * (4 / 3 - 1 / (3 * machines)) + 1e-9  # Graham, 1969
@@ -45,7 +48,7 @@ def test_wall_time_is_near_the_best_of_all_assignments(seconds: list[int], machi
 def test_operations_of_networks(network: str) -> None:
     forward, side = cost.NETWORKS[network]
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        nets.build(network, 10).eval()(torch.zeros(1, 3, side, side))
+        networks.build(network, 10).eval()(torch.zeros(1, 3, side, side))
     assert counter.get_total_flops() == pytest.approx(2e9 * forward, rel=0.01)
 
 
@@ -64,7 +67,9 @@ def test_learning_without_labels_first_counts_by_its_operations() -> None:
     estimates = [cost.Rates().estimate(each) for each in (run, without)]
     assert estimates[0].seconds == pytest.approx(1.2 * estimates[1].seconds)
     assert estimates[0].steps == estimates[1].steps
-    lines = [cost.step_times([each], {each.id: estimate}) for each, estimate in zip((run, without), estimates, strict=True)]
+    lines = [
+        cost.step_times([each], {each.id: estimate}) for each, estimate in zip((run, without), estimates, strict=True)
+    ]
     assert lines[0] == lines[1]  # a step is as long as it was
 
 
@@ -75,7 +80,7 @@ def test_learning_without_labels_first_counts_by_its_operations() -> None:
         ({"method": "baseline_bn"}, True),
         ({"method": "supervised"}, False),
         ({"method": "noisystudent"}, False),
-        ({"weights": f"{again.FROM}0123456789"}, False),
+        ({"weights": f"{resume.FROM}0123456789"}, False),
         ({"weights": "timm:a"}, True),
         ({"method": "one of another version"}, True),
     ],
@@ -93,7 +98,9 @@ def test_nothing_measured_is_an_assumption_that_says_so() -> None:
     estimate = cost.Rates().estimate(replace(run, recipe=replace(run.recipe, network="my own")))
     assert estimate.basis == cost.ASSUMPTION
     as_many = 3 * 640 * 2e9 * cost.NETWORKS["resnetv2-101"][0] * (32 / 224) ** 2  # of no known network: as the largest
-    assert estimate.seconds == pytest.approx(524_288 * as_many / (3 * 640 * 2e9 * cost.NETWORKS["wrn-28-2"][0] / 0.0068))
+    assert estimate.seconds == pytest.approx(
+        524_288 * as_many / (3 * 640 * 2e9 * cost.NETWORKS["wrn-28-2"][0] / 0.0068)
+    )
 
 
 def test_what_is_known_is_what_the_repositorys_files_say() -> None:
@@ -138,7 +145,15 @@ def test_measured_results_and_step_times_are_used(tmp_path: Path) -> None:
     rows = [
         {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 40.0},
         {"network": "wrn-34-2", "size": 64, "method": "plain adamatch", "ms": 400.0},
-        {"network": "wrn-34-2", "size": 64, "method": "adamatch", "strong": "cta", "batch": 64, "ms": 90.0, "kernels": False},
+        {
+            "network": "wrn-34-2",
+            "size": 64,
+            "method": "adamatch",
+            "strong": "cta",
+            "batch": 64,
+            "ms": 90.0,
+            "kernels": False,
+        },
     ]
     (tmp_path / "step.json").write_text(json.dumps({"machine": "a GPU", "rows": rows}))
     rates = cost.Rates(cost.measurements(tmp_path))
@@ -168,7 +183,9 @@ def test_noisystudents_step_is_a_supervised_one_and_the_same_method_is_the_best_
 def test_a_step_is_scaled_as_both_were_measured_on_one_machine() -> None:
     uda = Run(benchmark="digitfive")
     rates = cost.Rates([cost.Measured(cost.shape(uda), 0.0136, "half a GPU")])  # 6.80 ms on a whole one
-    assert rates.estimate(replace(uda, method="noisystudent")).seconds == pytest.approx(2 * 0.00606 * 524_288)  # 3.03 ms
+    assert rates.estimate(replace(uda, method="noisystudent")).seconds == pytest.approx(
+        2 * 0.00606 * 524_288
+    )  # 3.03 ms
 
 
 def test_the_fastest_machine_counts_by_its_median() -> None:

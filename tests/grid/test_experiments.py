@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import BUDGETS, Run, recipe
+from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import experiments
 from adamatch.grid.tables import METHODS as NAMES
 from adamatch.methods import METHODS
-from adamatch.sets.benchmarks import BENCHMARKS
-from adamatch.train.run import BUDGETS, Run, recipe
 
 
 def test_paper_has_exactly_the_2420_runs() -> None:
@@ -21,7 +21,12 @@ def test_paper_has_exactly_the_2420_runs() -> None:
     five = {"baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch"}
     for suite, pairs, domains in (("digitfive", 20, 5), ("domainnet64", 30, 6), ("domainnet224", 30, 6)):
         mine = [run for run in runs if run.benchmark == suite]
-        assert Counter(run.task for run in mine) == {"uda": 5 * pairs, "ssda": 20 * pairs, "ssl": 20 * domains, "oracle": pairs}
+        assert Counter(run.task for run in mine) == {
+            "uda": 5 * pairs,
+            "ssda": 20 * pairs,
+            "ssl": 20 * domains,
+            "oracle": pairs,
+        }
         for task in ("uda", "ssda"):
             assert {run.method for run in mine if run.task == task} == five
             assert len({(run.source, run.target) for run in mine if run.task == task}) == pairs
@@ -56,7 +61,9 @@ def test_digits_has_what_its_tables_need() -> None:
     assert len({(run.source, run.target) for run in plain}) == 12
     assert {run.seed for run in plain if (run.source, run.target) == ("mnist", "svhn")} == {0, 1, 2, 3, 4, 5}
     same = [run for run in plain if run.recipe == recipe("digitfive", "fast") and run.seed < 3]
-    assert Counter((run.source, run.target) for run in same) == dict.fromkeys({(run.source, run.target) for run in plain}, 3)
+    assert Counter((run.source, run.target) for run in same) == dict.fromkeys(
+        {(run.source, run.target) for run in plain}, 3
+    )
     rivals = {(run.source, run.target) for run in runs if run.task == "uda" and run.method == "fixmatch+"}
     assert rivals == {(run.source, run.target) for run in plain}
     for target in ("svhn", "mnistm"):
@@ -105,7 +112,8 @@ def test_ablation_varies_one_thing_at_a_time_on_six_pairs() -> None:
     for pair in experiments.PROTOCOLS:
         mine = [run for run in runs if (run.source, run.target) == pair]
         changed = [
-            len(run.options) + sum(getattr(run.recipe, name) != getattr(base, name) for name in base.__dataclass_fields__)
+            len(run.options)
+            + sum(getattr(run.recipe, name) != getattr(base, name) for name in base.__dataclass_fields__)
             for run in mine
         ]
         assert Counter(changed) == {0: 1, 1: 4 + 3 + 2 + 3 + 2}
@@ -135,7 +143,7 @@ def test_a_grid_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "my_grid.py").write_text(
-        "from adamatch.train.run import Run\n"
+        "from adamatch.config.run import Run\n"
         "def seeds():\n    yield from (Run(source='rendered', target='handwritten', seed=n // 2) for n in range(6))\n"
     )
     assert [run.seed for run in experiments.load("my_grid:seeds")] == [0, 1, 2]  # each once

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from damage import STRANGE
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.grid import lease
 from adamatch.grid.lease import Lease
 
@@ -99,7 +99,16 @@ def test_a_lease_that_no_worker_wrote_ends_too(tmp_path: Path, monkeypatch: pyte
 
 
 def test_files_with_odd_names_are_no_leases(tmp_path: Path) -> None:
-    for name in ("lease-", "lease-x", "lease-²", "lease-٣", "lease--1", "lease-1.part", f"lease-{'9' * 200}", "lease-0"):
+    for name in (
+        "lease-",
+        "lease-x",
+        "lease-²",
+        "lease-٣",
+        "lease--1",
+        "lease-1.part",
+        f"lease-{'9' * 200}",
+        "lease-0",
+    ):
         (tmp_path / name).write_text(ELSEWHERE)
     (tmp_path / "lease-3").mkdir()
     os.mkfifo(tmp_path / "lease-4")
@@ -131,7 +140,9 @@ def test_who_was_taken_over_gets_to_know(tmp_path: Path, monkeypatch: pytest.Mon
     assert [path.name for path in lease.leases(tmp_path)] == ["lease-2"]  # theirs is left alone
 
 
-def test_who_was_taken_over_gets_to_know_though_the_other_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_taken_over_gets_to_know_though_the_other_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within one beat: our lease is touched, and then none is left."""
     monkeypatch.setattr(lease, "BEAT", 0.02)
     touch, told = os.utime, threading.Event()
@@ -148,7 +159,9 @@ def test_who_was_taken_over_gets_to_know_though_the_other_has_ended(tmp_path: Pa
     assert mine.lost
 
 
-def test_many_at_once_take_over_a_dead_one_but_never_two_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_at_once_take_over_a_dead_one_but_never_two_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "DEAD_AFTER", 0.0)  # of those elsewhere
     inside, most, times = 0, 0, 0
     guard = threading.Lock()

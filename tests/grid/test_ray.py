@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from grid import fakes, many
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
 from adamatch.grid import lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import Folders
-from adamatch.train.run import Run
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
 
@@ -68,7 +68,13 @@ def cluster(**more: str) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray's sockets need a short path
-    words = ("--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}")
+    words = (
+        "--head",
+        "--node-ip-address=127.0.0.1",
+        f"--port={port}",
+        "--include-dashboard=false",
+        f"--temp-dir={folder}",
+    )
     with node(*words, more=more):
         many.wait_until(lambda: _answers(port))
         time.sleep(3)
@@ -113,7 +119,9 @@ def test_24_runs_with_a_worker_killed_and_then_the_driver(tmp_path: Path) -> Non
         shown, _ = driver.communicate(timeout=180)
         assert driver.returncode == 0, (tmp_path / "driver.err").read_text()
         assert json.loads(shown)["done"] == 24
-        many.assert_all_done_once(out, keep, seen, begun_twice=1 + 2)  # the killed worker's, and two when the driver died
+        many.assert_all_done_once(
+            out, keep, seen, begun_twice=1 + 2
+        )  # the killed worker's, and two when the driver died
         assert many.events(out / victim.name)["began"] >= 2
         assert len(list(out.glob(".shared-*"))) == 1  # of the driver that was killed
 
@@ -127,7 +135,18 @@ def one() -> Iterator[Run]:
 @needs_ray
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_it_saves_its_runs_and_says_so_in_one_line(tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "adamatch", "grid", "run", "grid.test_ray:one", "--engine", "ray", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "adamatch",
+        "grid",
+        "run",
+        "grid.test_ray:one",
+        "--engine",
+        "ray",
+        "--device",
+        "cpu",
+    ]
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path)], env=many.environment(RAY_ADDRESS=""), stderr=subprocess.PIPE, text=True
     )
@@ -147,7 +166,9 @@ def test_stopped_it_saves_its_runs_and_says_so_in_one_line(tmp_path: Path, numbe
 def test_a_run_that_kills_its_workers_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
     grid = [fakes.run(seed=seed) for seed in (9, 0, 1, 7, 2)]
     with cluster() as address:
-        states = run_grid(grid, tmp_path, train=fakes.train, engine="ray", resources=Resources(address=address), device="cpu")
+        states = run_grid(
+            grid, tmp_path, train=fakes.train, engine="ray", resources=Resources(address=address), device="cpu"
+        )
     assert states == {"done": 3, "failed": 2, "running": 0, "waiting": 0}
     assert [fakes.starts(tmp_path / run.name) for run in grid] == [3, 1, 1, 1, 1]
     assert "died 3 times" in Folders(tmp_path).error(grid[0])["error"]

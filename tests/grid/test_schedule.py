@@ -15,14 +15,14 @@ from unittest import mock
 import pytest
 from grid import fakes
 
-from adamatch.errors import InputError, Interruption
+from adamatch.base.errors import InputError, Interruption
+from adamatch.config.run import Run, recipe
 from adamatch.grid import experiments, lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Pace
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Run, recipe
+from adamatch.train.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,7 +200,9 @@ def test_a_damaged_result_is_named(tmp_path: Path) -> None:
 
 def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
     grid = runs(0, 1, 2, 3, 4)
-    threads = [threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)]
+    threads = [
+        threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -212,7 +214,18 @@ def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
 def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> None:
     out, keep = tmp_path / "out", tmp_path / "keep"
     grid = experiments.load("grid.fakes:tiny")
-    command = [sys.executable, "-m", "adamatch", "grid", "run", "grid.fakes:tiny", "--out", str(out), "--keep", str(keep)]
+    command = [
+        sys.executable,
+        "-m",
+        "adamatch",
+        "grid",
+        "run",
+        "grid.fakes:tiny",
+        "--out",
+        str(out),
+        "--keep",
+        str(keep),
+    ]
     paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     seen: dict[Path, tuple[int, bytes]] = {}
@@ -237,7 +250,9 @@ def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> No
         rows = [json.loads(line)["step"] for line in (out / run.name / "metrics.jsonl").read_text().splitlines()]
         assert rows == [1, 2]
     assert len(list(out.iterdir())) == 4
-    assert len(list(keep.glob("*.json"))) == 4  # (a kill in the middle of writing leaves a hidden .part, which nothing reads)
+    assert (
+        len(list(keep.glob("*.json"))) == 4
+    )  # (a kill in the middle of writing leaves a hidden .part, which nothing reads)
 
 
 def test_a_run_whose_process_died_meanwhile_does_not_wait(tmp_path: Path) -> None:

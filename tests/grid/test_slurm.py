@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from grid import fakes, many
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.grid import slurm_engine
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources, write_token

@@ -10,13 +10,13 @@ from grid import fakes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
 from adamatch.grid import cost, experiments, lease, spread, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import Folders
-from adamatch.train.run import Run
 
 PAPER = experiments.load("paper")
 
@@ -66,7 +66,9 @@ def test_a_full_disk_in_the_middle_of_a_run_is_no_fault_of_the_run(tmp_path: Pat
     assert Folders(tmp_path).state(fakes.run()) == "waiting"
 
 
-def test_a_second_look_takes_over_from_a_machine_that_fell_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_look_takes_over_from_a_machine_that_fell_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "DEAD_AFTER", 3.0)
     run, folders = fakes.run(), Folders(tmp_path)
     held = folders.make(run) / "lease-1"
@@ -114,7 +116,9 @@ def test_paths_are_absolute_for_other_machines(tmp_path: Path, monkeypatch: pyte
         ("local", {"resources": Resources(partition="gpu", minutes=9)}, "partition, minutes: these are for a cluster"),
     ],
 )
-def test_what_an_engine_cannot_do_is_one_line(tmp_path: Path, engine: str, changes: dict[str, object], says: str) -> None:
+def test_what_an_engine_cannot_do_is_one_line(
+    tmp_path: Path, engine: str, changes: dict[str, object], says: str
+) -> None:
     with pytest.raises(InputError, match=says):
         run_grid([fakes.run()], tmp_path, engine=engine, **changes)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == []

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from grid.fakes import result
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
 from adamatch.grid import experiments, figures, published
 from adamatch.grid.render import Figure, Table, render
 from adamatch.grid.tables import tables
-from adamatch.train.run import Run
 
 HARD = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
 
@@ -168,7 +168,11 @@ def test_methods_with_different_pairs_are_compared_on_those_that_they_share() ->
     table = made(results, "methods on the same pairs")
     assert table.columns == ["method", "mnist -> mnistm", "mnist -> svhn"]
     assert [row[0] for row in table.rows] == ["BaselineBN", "AdaMatch"]
-    for method, target, mean in (("AdaMatch", "svhn", 60.0), ("BaselineBN", "svhn", 90.0), ("AdaMatch", "mnistm", 70.0)):
+    for method, target, mean in (
+        ("AdaMatch", "svhn", 60.0),
+        ("BaselineBN", "svhn", 90.0),
+        ("AdaMatch", "mnistm", 70.0),
+    ):
         figure = cell(table, method, f"mnist -> {target}")
         assert isinstance(figure, Figure)
         assert (figure.mean, figure.only) == (mean, 0)
@@ -211,7 +215,9 @@ def test_results_are_read_from_kept_files_and_run_folders_each_once(tmp_path: Pa
         (tmp_path / run.name).mkdir()
         (tmp_path / run.name / "result.json").write_text(json.dumps(result(run)))
     (tmp_path / "step.json").write_text("{}")
-    (tmp_path / "statistics.json").write_text(json.dumps({"run": "a name", "accuracy": {"target": 1.0}}))  # of a benchmark
+    (tmp_path / "statistics.json").write_text(
+        json.dumps({"run": "a name", "accuracy": {"target": 1.0}})
+    )  # of a benchmark
     assert sorted(each["id"] for each in figures.read(tmp_path)) == sorted([HARD.id, other.id])
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(InputError, match=r"broken\.json"):
@@ -228,7 +234,9 @@ def test_published_figures_agree_with_themselves() -> None:
     pairs = experiments.pairs(("mnist", "mnistm", "svhn", "syn", "usps"))
     digits = {pair: published.pair("digitfive", "uda", "adamatch", *pair) or 0 for pair in pairs}
     assert statistics.fmean(digits.values()) == pytest.approx(published.UDA["adamatch"][0], abs=0.06)
-    assert statistics.fmean(value for pair, value in digits.items() if "syn" not in pair) == pytest.approx(97.6, abs=0.06)
+    assert statistics.fmean(value for pair, value in digits.items() if "syn" not in pair) == pytest.approx(
+        97.6, abs=0.06
+    )
     assert published.mean("domainnet224", "ssda", "fixmatch+", 10) == 44.1
     assert published.mean("domainnet64", "ssl", "adamatch", 1) == 8.1
     assert published.mean("handwriting", "uda", "adamatch") is None

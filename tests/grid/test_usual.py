@@ -7,10 +7,10 @@ import pytest
 from grid.fakes import result
 from grid.test_tables import HARD, cell, made
 
+from adamatch.config.run import PRETRAINED, Run
 from adamatch.grid import experiments, figures, pretraining
 from adamatch.grid.render import Figure
 from adamatch.grid.tables import tables
-from adamatch.train.run import PRETRAINED, Run
 
 EARLY = Run(benchmark=pretraining.SUITE, source="real", target="sketch", weights="timm:a")
 TO_THE_END = replace(EARLY, recipe=replace(EARLY.recipe, stop=0))
@@ -59,7 +59,9 @@ def test_pre_trained_are_the_papers_protocol_and_the_grids_weights_before_the_co
             assert isinstance(figure, Figure)
             assert (figure.mean, figure.n) == (40.0, 1)
     seeds = [pre_trained(replace(EARLY, seed=seed), 20.0) for seed in range(2)]
-    figure = cell(made([pre_trained(replace(EARLY, weights="timm:b"), 40.0), *seeds], "pre-training"), "AdaMatch", AT_2M)
+    figure = cell(
+        made([pre_trained(replace(EARLY, weights="timm:b"), 40.0), *seeds], "pre-training"), "AdaMatch", AT_2M
+    )
     assert isinstance(figure, Figure)
     assert (figure.mean, figure.n) == (20.0, 2)  # the commonest
 
@@ -102,7 +104,11 @@ def test_an_oracle_by_another_recipe_does_not_stand_beside_uda(uda: str, oracle:
 
 
 def test_oracles_alone_have_their_own_usual_recipe() -> None:
-    alone = [experiments.oracle(HARD), replace(experiments.oracle(HARD), seed=1), experiments.oracle(lower(HARD, tau=0.5))]
+    alone = [
+        experiments.oracle(HARD),
+        replace(experiments.oracle(HARD), seed=1),
+        experiments.oracle(lower(HARD, tau=0.5)),
+    ]
     assert [each.variant for each in figures.cells_of([result(run) for run in alone])] == ["", "", "tau=0.5"]
     beside = figures.cells_of([result(run) for run in (lower(HARD, tau=0.5), *alone)])
     assert [each.variant for each in beside] == ["", f"tau={HARD.recipe.tau}", f"tau={HARD.recipe.tau}", ""]

@@ -10,12 +10,12 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 from torch import Tensor, nn, tensor
 
-from adamatch.errors import InputError
-from adamatch.methods import trust
+from adamatch.base.errors import InputError
+from adamatch.methods import confidence_weights
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.contract import Batch
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
-from adamatch.nets.wideresnet import WideResNet
+from adamatch.networks.wideresnet import WideResNet
 
 KNOWN = [0.2, 0.5, 0.3]
 
@@ -62,7 +62,9 @@ def reference(
     )
     if options.get("anchored"):
         z_tu_s = z[len(x_sl) + len(batch.x_tu_w) :]
-        result = result._replace(loss=result.loss + losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress)))
+        result = result._replace(
+            loss=result.loss + losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress))
+        )
     return result
 
 
@@ -182,7 +184,9 @@ def test_no_gradient_through_pseudo_labels_threshold_or_alignment(options: dict[
     joint, alone = torch.autograd.grad(loss, [net.joint, net.alone])
     z_sl = batch.lam * net.joint[: 2 * n_sl] + (1 - batch.lam) * net.alone
     z_tu_s = net.joint[2 * n_sl + n_tu :]
-    by_source = 0.5 * (z_sl.softmax(1) - batch.y_sl.repeat(2, 1)) / n_sl  # cross-entropy's own gradient and nothing else
+    by_source = (
+        0.5 * (z_sl.softmax(1) - batch.y_sl.repeat(2, 1)) / n_sl
+    )  # cross-entropy's own gradient and nothing else
     torch.testing.assert_close(joint[: 2 * n_sl], by_source * batch.lam)
     torch.testing.assert_close(alone, by_source * (1 - batch.lam))
     assert (joint[2 * n_sl : 2 * n_sl + n_tu] == 0).all(), "weak target views only make labels"
@@ -325,24 +329,30 @@ def test_alignment_of_limit_one_is_none(release: bool) -> None:
 
 def test_classes_of_which_few_pass_have_lower_thresholds() -> None:
     passed = tensor([0.4, 0.2, 0.0])
-    torch.testing.assert_close(trust.learned(passed), tensor([1.0, 1 / 3, 0.0]))
+    torch.testing.assert_close(confidence_weights.learned(passed), tensor([1.0, 1 / 3, 0.0]))
     torch.testing.assert_close(
-        trust.learned(passed / 8), tensor([0.05, 0.025, 0.0]) / 0.925 / (2 - tensor([0.05, 0.025, 0.0]) / 0.925)
+        confidence_weights.learned(passed / 8),
+        tensor([0.05, 0.025, 0.0]) / 0.925 / (2 - tensor([0.05, 0.025, 0.0]) / 0.925),
     )
-    assert trust.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
-    assert trust.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
+    assert confidence_weights.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
+    assert confidence_weights.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
 
 
 def test_soft_weights_fall_off_below_the_mean() -> None:
-    weights = trust.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
+    weights = confidence_weights.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
     torch.testing.assert_close(weights, tensor([-8.0, -0.5, 0.0, 0.0]).exp())
-    assert trust.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0)).tolist() == [1, 1]  # all the same
+    assert confidence_weights.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0)).tolist() == [
+        1,
+        1,
+    ]  # all the same
 
 
 def test_alignment_changes_the_labels_that_are_guessed() -> None:
     net, batch = TinyNet(3).train(), make_batch(0)
     one_class: dict[str, Any] = {"align": "target", "target": [0.0005, 0.0005, 0.999]}
-    (_, aligned), (_, plain) = (AdaMatch(3, tau=0.0, **given).loss(net, batch) for given in (one_class, {"align": "none"}))
+    (_, aligned), (_, plain) = (
+        AdaMatch(3, tau=0.0, **given).loss(net, batch) for given in (one_class, {"align": "none"})
+    )
     assert plain["pseudo_labels"][2] < 0.7
     assert aligned["pseudo_labels"][2] > 0.9
 

@@ -10,9 +10,9 @@ from reference.tiny_net import TinyNet, make_batch
 from torch import nn
 
 import adamatch.methods
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods import MCD, METHODS, AdaMatch, Batch, FixMatch, NoisyStudent, build
-from adamatch.nets.wideresnet import WideResNet
+from adamatch.networks.wideresnet import WideResNet
 
 FILES = sorted(Path(adamatch.methods.__file__).parent.glob("*.py"))
 
@@ -171,7 +171,9 @@ def test_build_passes_what_each_method_takes() -> None:
         ("source", {}, "labels"),
         ("source", {"align": "none"}, "none"),
     ):
-        fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen)
+        fixmatch = build(
+            "fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen
+        )
         assert isinstance(fixmatch, FixMatch)
         assert (fixmatch.tau, fixmatch.align, fixmatch.limit, fixmatch.release) == (0.7, wanted, 2.5, True)
         assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means), fixmatch.anchored) == (0.5, 7, True)

@@ -8,7 +8,7 @@ import torch
 from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods.contract import Batch
 from adamatch.methods.fixmatch import FixMatch
 
@@ -43,7 +43,9 @@ def reference(
     )
     if options.get("anchored"):
         z_tu_s = z[n + len(batch.x_tu_w) :]
-        result = result._replace(loss=result.loss + losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress)))
+        result = result._replace(
+            loss=result.loss + losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress))
+        )
     return result
 
 
@@ -77,7 +79,9 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     assert loss.item() == pytest.approx(theirs.loss, rel=1e-9)
     assert metrics["loss_source"].item() == pytest.approx(theirs.source, rel=1e-9)
     assert metrics["loss_target"].item() == pytest.approx(theirs.target, rel=1e-9, abs=1e-15)
-    assert metrics["mask"].item() == pytest.approx(np.mean(theirs.guess.trusted[len(batch.y_sl) :]))  # of the unlabelled
+    assert metrics["mask"].item() == pytest.approx(
+        np.mean(theirs.guess.trusted[len(batch.y_sl) :])
+    )  # of the unlabelled
     assert metrics["threshold"].item() == pytest.approx(options.get("tau", 0.9))
     assert metrics["divergence"].item() == pytest.approx(losses.kl(theirs.wanted, theirs.found), abs=1e-12)
     assert not any(value.requires_grad for value in metrics.values())

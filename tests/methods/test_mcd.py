@@ -9,7 +9,7 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, make_batch
 from torch import nn
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods.contract import Batch
 from adamatch.methods.mcd import MCD, discrepancy
 

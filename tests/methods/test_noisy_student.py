@@ -6,7 +6,7 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 from torch import tensor
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods.noisy_student import NoisyStudent
 
 

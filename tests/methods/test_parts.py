@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference import losses
 from torch import Tensor, tensor
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods import arguments, parts, schedules
 from adamatch.methods.averages import Running, Window
 
@@ -32,7 +32,9 @@ def test_equations_match_the_reference(seed: int, rows: int, classes: int, scale
     z, other = logits(seed, rows, classes, scale), logits(seed + 1, rows, classes, scale)
     lam = torch.rand(rows, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     y, wanted, found = z.softmax(1), other.softmax(1).mean(0), z.softmax(1).mean(0)
-    np.testing.assert_allclose(parts.interpolate(z, other, lam), losses.interpolate(z.numpy(), other.numpy(), lam.numpy()))
+    np.testing.assert_allclose(
+        parts.interpolate(z, other, lam), losses.interpolate(z.numpy(), other.numpy(), lam.numpy())
+    )
     np.testing.assert_allclose(y, losses.softmax(z.numpy()), rtol=1e-9, atol=1e-12)
     soft = other.softmax(1)
     np.testing.assert_allclose(
@@ -62,14 +64,18 @@ def test_alignment_gives_the_mean_that_is_wanted(seed: int, rows: int, classes: 
     y, source = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
     rescaled = y * parts.ratio(source.mean(0), y.mean(0))
     # 1e-6 stands above and below the ratio: a class of mean m is off by at most 1e-6 * |wanted / m - 1|.
-    np.testing.assert_allclose(rescaled.mean(0), source.mean(0), atol=1e-6 * float((source.mean(0) / y.mean(0)).max() + 1))
+    np.testing.assert_allclose(
+        rescaled.mean(0), source.mean(0), atol=1e-6 * float((source.mean(0) / y.mean(0)).max() + 1)
+    )
     torch.testing.assert_close(parts.align(y, source.mean(0), y.mean(0)).sum(1), torch.ones(rows))
 
 
 def test_appendix_a_alignment() -> None:
     source, target = tensor([0.3, 0.7]), tensor([0.6, 0.4])
     ratio = parts.ratio(source, target)
-    torch.testing.assert_close(ratio, tensor([0.5, 1.75]), atol=1e-5, rtol=0)  # "half as likely", "(roughly) twice as likely"
+    torch.testing.assert_close(
+        ratio, tensor([0.5, 1.75]), atol=1e-5, rtol=0
+    )  # "half as likely", "(roughly) twice as likely"
     torch.testing.assert_close(parts.align(target[None], source, target), source[None], atol=1e-5, rtol=0)
     batch = tensor([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     torch.testing.assert_close(batch.mean(0), target)
@@ -135,7 +141,9 @@ def test_alignment_is_let_go_over_the_second_half() -> None:
 
 @many
 @given(seeds, st.integers(1, 8), st.integers(2, 12), st.floats(0, 1))
-def test_alignment_of_some_strength_shifts_log_odds_by_as_much(seed: int, rows: int, classes: int, strength: float) -> None:
+def test_alignment_of_some_strength_shifts_log_odds_by_as_much(
+    seed: int, rows: int, classes: int, strength: float
+) -> None:
     y, other = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
     none, some, full = (parts.align(y, other.mean(0), y.mean(0), part).log() for part in (0.0, strength, 1.0))
     torch.testing.assert_close(none.exp(), y)
@@ -145,7 +153,9 @@ def test_alignment_of_some_strength_shifts_log_odds_by_as_much(seed: int, rows: 
 
 @many
 @given(seeds, st.integers(1, 8), st.integers(2, 12), st.floats(1, 4))
-def test_limited_alignment_changes_no_odds_by_more_than_the_square(seed: int, rows: int, classes: int, limit: float) -> None:
+def test_limited_alignment_changes_no_odds_by_more_than_the_square(
+    seed: int, rows: int, classes: int, limit: float
+) -> None:
     y, other = logits(seed, rows, classes).softmax(1), logits(seed + 1, rows, classes).softmax(1)
     wanted, found = other.mean(0), y.mean(0)
     aligned = parts.align(y, wanted, found, limit=limit)
@@ -183,7 +193,12 @@ def test_half_precision_logits_become_single() -> None:
 
 @pytest.mark.parametrize(
     ("values", "says"),
-    [([0.5, 0.5], "needs 3 numbers"), ([0.5, 0.5, 0.5], "sums to 1.5"), ([1.5, -0.5, 0.0], "negative"), ([[1.0]], "needs 3")],
+    [
+        ([0.5, 0.5], "needs 3 numbers"),
+        ([0.5, 0.5, 0.5], "sums to 1.5"),
+        ([1.5, -0.5, 0.0], "negative"),
+        ([[1.0]], "needs 3"),
+    ],
 )
 def test_a_known_distribution_is_checked(values: list[float], says: str) -> None:
     with pytest.raises(InputError, match=says):

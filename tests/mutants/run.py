@@ -81,7 +81,9 @@ class Tests:
 
     def __post_init__(self) -> None:
         arguments = ["-p", "no:cacheprovider", "-rfE", *self.options, *self.names]
-        self.process: BaseProcess = multiprocessing.get_context("fork").Process(target=_pytest, args=(self.tree, arguments))
+        self.process: BaseProcess = multiprocessing.get_context("fork").Process(
+            target=_pytest, args=(self.tree, arguments)
+        )
         self.process.start()
 
     @property
@@ -153,7 +155,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--tables", nargs="*", default=[])
     given = parser.parse_args()
-    chosen = [each for each in listed(*given.tables) if any(word in each.about or word in each.file for word in given.only)]
+    chosen = [
+        each for each in listed(*given.tables) if any(word in each.about or word in each.file for word in given.only)
+    ]
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
@@ -165,7 +169,10 @@ def main() -> int:
         if unbroken.status(10 * SECONDS) != 0:
             print(unbroken.said, "the tests fail before anything is broken", sep="\n")
             return 1
-        waiting, free = list(reversed(chosen)), [copied(Path(folder) / f"{number}") for number in range(given.processes)]
+        waiting, free = (
+            list(reversed(chosen)),
+            [copied(Path(folder) / f"{number}") for number in range(given.processes)],
+        )
         running: list[Trial] = []
         while waiting or running:
             while waiting and free:
@@ -181,7 +188,9 @@ def main() -> int:
                 of = f"{trial.mutant.file}: {trial.mutant.about} ({trial.tests.seconds:.0f} s)"
                 print(f"  {told}: {of}" if told else f"killed: {of}", flush=True)
     worked = os.times().children_user + os.times().children_system
-    print(f"{len(chosen) - wrong} of {len(chosen)} killed in {time.monotonic() - began:.0f} s ({worked:.0f} s of a core)")
+    print(
+        f"{len(chosen) - wrong} of {len(chosen)} killed in {time.monotonic() - began:.0f} s ({worked:.0f} s of a core)"
+    )
     return 1 if wrong or not chosen else 0
 
 

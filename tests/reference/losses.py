@@ -169,7 +169,9 @@ def adamatch(
     if align_to == "estimated":
         assert estimates is not None
         wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
-    y_tilde = y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, let_go(progress) if release else 1.0, limit)
+    y_tilde = (
+        y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, let_go(progress) if release else 1.0, limit)
+    )
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
     if estimates is not None:
         estimates.append(y_tilde.mean(0))

@@ -34,7 +34,9 @@ def apply(
     return np.asarray(_apply(image, name, level, level2, place, translate))
 
 
-def _apply(x: Image.Image, name: str, level: float, level2: float, place: tuple[float, float], translate: str) -> Image.Image:
+def _apply(
+    x: Image.Image, name: str, level: float, level2: float, place: tuple[float, float], translate: str
+) -> Image.Image:
     size = x.width
     signed = (2 * level - 1) * 0.3
     factor = 0.1 + 1.9 * level

@@ -59,7 +59,9 @@ def statistics(net: TinyNet) -> Params:
     return {name.removeprefix("norm."): value.numpy() for name, value in net.named_buffers()}
 
 
-def make_batch(seed: int, *, classes: int = 3, n_sl: int = 6, n_tu: int = 9, progress: float = 0.3, absent: int = -1) -> Batch:
+def make_batch(
+    seed: int, *, classes: int = 3, n_sl: int = 6, n_tu: int = 9, progress: float = 0.3, absent: int = -1
+) -> Batch:
     """Random images with labels, none of them of class `absent`; target images are brighter. The default dtype."""
     draw = torch.Generator().manual_seed(seed)
     source = torch.randn(2, n_sl, 3, 2, 2, generator=draw)

@@ -114,7 +114,9 @@ class Trainer:
             case "adamatch":
                 return [Update(self.adamatch, everything)]
             case "fixmatch+":
-                return [Update(lambda net, shown: plain_losses.fixmatch(net, shown, self.memory, tau=given.tau), everything)]
+                return [
+                    Update(lambda net, shown: plain_losses.fixmatch(net, shown, self.memory, tau=given.tau), everything)
+                ]
             case "mcd":
                 return [
                     Update(plain_losses.classify, everything),

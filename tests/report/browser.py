@@ -54,7 +54,9 @@ class Browser:
         return self._send("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def show(self, page: Path, *, width: int, dark: bool = False) -> None:
-        self.protocol("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
+        self.protocol(
+            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.protocol("Emulation.setEmulatedMedia", features=[scheme])
         self.requests()  # forgets those of the page before, and of the browser's own first page
@@ -75,7 +77,9 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last call, but for those inside the page."""
-        events = [json.loads(entry["message"])["message"] for entry in self._send("POST", "/se/log", {"type": "performance"})]
+        events = [
+            json.loads(entry["message"])["message"] for entry in self._send("POST", "/se/log", {"type": "performance"})
+        ]
         sent = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
         return [url for url in sent if not url.startswith("data:")]
 

@@ -44,14 +44,30 @@ def made(
     """A run's folder as training leaves it, from what its network says: one array [n, k] for each evaluation."""
     (path / "outputs").mkdir(parents=True)
     recipe = {"network": "wrn-tiny", "size": 8, "images": 320, "batch": 32}
-    run = {"benchmark": "folders", "task": "uda", "source": "a (01234567)", "target": "b (89abcdef)", "method": "adamatch"}
-    (path / "run.json").write_text(json.dumps(run | {"seed": 0, "labels": 0, "weights": "", "options": {}, "recipe": recipe}))
+    run = {
+        "benchmark": "folders",
+        "task": "uda",
+        "source": "a (01234567)",
+        "target": "b (89abcdef)",
+        "method": "adamatch",
+    }
+    (path / "run.json").write_text(
+        json.dumps(run | {"seed": 0, "labels": 0, "weights": "", "options": {}, "recipe": recipe})
+    )
     (path / "classes.json").write_text(json.dumps(classes))
     with (path / "metrics.jsonl").open("w") as file:
         for number, each in enumerate(probabilities, 1):
-            arrays = {"target": each.astype(np.float16)} | ({"source": each[:held_out].astype(np.float16)} if held_out else {})
+            arrays = {"target": each.astype(np.float16)} | (
+                {"source": each[:held_out].astype(np.float16)} if held_out else {}
+            )
             np.savez_compressed(path / f"outputs/step-{number:09d}.npz", **arrays)  # type: ignore[arg-type]
-            row = {"step": number, "images": 32 * number, "loss_source": loss / number, "mask": number / 10, "seconds": number}
+            row = {
+                "step": number,
+                "images": 32 * number,
+                "loss_source": loss / number,
+                "mask": number / 10,
+                "seconds": number,
+            }
             file.write(json.dumps(row) + "\n")
     if result:
         (path / "result.json").write_text(json.dumps(result | {"seconds": 12.5, "versions": {"torch": "2.x"}}))

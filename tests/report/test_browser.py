@@ -14,7 +14,7 @@ from report.runs import HOSTILE, images, made
 
 from adamatch.report import compare, page
 from adamatch.report.features import FeatureMap
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=f"no browser: {browser.missing()}")
@@ -124,7 +124,9 @@ def test_by_keyboard(window: Browser, pages: dict[str, Path], width: int) -> Non
     reached = [each for each in found if each[0] != "BODY"]
     names = [name for tag, name, *_ in reached if tag == "A"]
     assert names[0] == "#content"
-    assert names[1:] == window.run("return [...document.querySelectorAll('nav a')].map(each => each.getAttribute('href'))")
+    assert names[1:] == window.run(
+        "return [...document.querySelectorAll('nav a')].map(each => each.getAttribute('href'))"
+    )
     assert [name for tag, name, *_ in reached if tag == "DIV"] == window.run(
         "return [...document.querySelectorAll('[tabindex]')].map(each => each.getAttribute('aria-label'))"
     )
@@ -165,6 +167,7 @@ def test_charts_are_drawn(window: Browser, pages: dict[str, Path], tmp_path: Pat
 
 def _luminance(colour: list[float]) -> float:
     linear = [
-        value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in (each / 255 for each in colour[:3])
+        value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4
+        for value in (each / 255 for each in colour[:3])
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -11,8 +11,8 @@ from colours import CLASSES, arrays
 from report.runs import Page, alone, made
 
 from adamatch import cli
-from adamatch.report import compare, notes, page
-from adamatch.report.notes import Notes
+from adamatch.report import compare, image_statistics, page
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
 
 FIRST, SECOND = np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[0, 2, 2, 1]]
@@ -26,7 +26,9 @@ def runs(tmp_path: Path) -> list[Path]:
         made(tmp_path / "b/run", [SECOND], CLASSES, accuracy=60.5),
     ]
     for path in found:
-        notes.save(Notes(CLASSES, Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path)
+        image_statistics.save(
+            Notes(CLASSES, Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path
+        )
     return found
 
 
@@ -104,7 +106,10 @@ def test_the_command(
         (["a"], "a is no run's folder"),
         (["a/run", "nowhere"], "nowhere does not exist"),
         (["a/run", "b/run", "--twin", "b/run"], "--twin belongs to one run"),
-        (["a/run", "--twin", "b/run"], "b/run was trained by adamatch: a twin is a run on labels alone (--method supervised)"),
+        (
+            ["a/run", "--twin", "b/run"],
+            "b/run was trained by adamatch: a twin is a run on labels alone (--method supervised)",
+        ),
         (["a/run", "--twin", "elsewhere"], "elsewhere has another target than the run"),
     ):
         assert command(monkeypatch, *words) == 2

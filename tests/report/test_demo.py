@@ -6,7 +6,7 @@ import pytest
 from report.runs import Page
 
 from adamatch import demo
-from adamatch.train.run import recipe
+from adamatch.config.run import recipe
 
 
 def test_the_demonstration_ends_with_a_page(
@@ -16,7 +16,9 @@ def test_the_demonstration_ends_with_a_page(
     summary = demo.demo(tmp_path / "demo", quiet=True)
     assert str(tmp_path / "demo/report.html") in capsys.readouterr().out
     found = Page(tmp_path / "demo/report.html")
-    assert f"accuracy on labelled target images {summary['source_only']:.1f} % {summary['adamatch']:.1f} %" in found.text
+    assert (
+        f"accuracy on labelled target images {summary['source_only']:.1f} % {summary['adamatch']:.1f} %" in found.text
+    )
     assert {"twin", "images", "mistakes", "map", "looks"} <= set(found.ids)
     assert len(found.all("img")) > 10
     assert "missing on this page" not in found.text

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from colours import CLASSES, arrays
 
-from adamatch.data.store import Store
-from adamatch.data.tasks import Problem, Unlabelled
+from adamatch.images.store import Store
+from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.report.measured import lines, measured
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 
 
 def problem(held_out: int) -> Problem:
@@ -46,7 +46,9 @@ def test_with_target_labels(tmp_path: Path) -> None:
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:
     found = measured(folder(tmp_path, [], accuracy=None, source_accuracy=50.0), problem(3))
-    assert lines(found, task="ssl", classes=3) == ["accuracy on 3 held-out images: 50.0 % (median of the last 4 evaluations)"]
+    assert lines(found, task="ssl", classes=3) == [
+        "accuracy on 3 held-out images: 50.0 % (median of the last 4 evaluations)"
+    ]
 
 
 def test_a_median_is_of_the_evaluations_that_have_its_accuracy(tmp_path: Path) -> None:

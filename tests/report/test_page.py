@@ -20,12 +20,12 @@ from torch import Tensor, nn
 
 import adamatch
 from adamatch import Model
-from adamatch.errors import InputError
-from adamatch.judge import outputs
-from adamatch.report import features, page, show
-from adamatch.report import notes as noted
-from adamatch.report.notes import Notes
+from adamatch.base.errors import InputError
+from adamatch.report import features, page, printed
+from adamatch.report import image_statistics as noted
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
+from adamatch.verdict import eval_outputs
 
 ALL = ("verdict", "warnings", "twin", "classes", "images", "mistakes", "curves", "map", "looks", "run")
 SMALL: dict[str, Any] = {"network": "wrn-tiny", "weights": "none", **TINY}
@@ -39,7 +39,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     given: dict[str, Any] = {"source": source, "target": target, "test": target, **SMALL, "images": 48, "batch": 12}
     adamatch.fit(out=root / "run", **given)
     warned = [
-        {"kind": "same images", "line": "<b>Few</b> images look like these", "rows": [0, 3, 999], "pairs": [7, 30, 999]},
+        {
+            "kind": "same images",
+            "line": "<b>Few</b> images look like these",
+            "rows": [0, 3, 999],
+            "pairs": [7, 30, 999],
+        },
         {"kind": "names", "line": "and a second one", "rows": []},
     ]
     judge = {"range": {"at_least": 41.0, "at_best": 73.0}, "gain": 5.5, "chosen": {"step": 3}, "warnings": warned}
@@ -179,7 +184,9 @@ def test_it_can_be_read_by_keyboard_and_screen_reader(run: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("how", ["gone", "damaged", "empty", "of another kind"])
-def test_what_is_missing_is_said_and_the_rest_is_shown(copy: Path, name: str, section: str, words: str, how: str) -> None:
+def test_what_is_missing_is_said_and_the_rest_is_shown(
+    copy: Path, name: str, section: str, words: str, how: str
+) -> None:
     gone = copy / name
     if gone.is_symlink() or gone.is_dir():
         (gone.unlink if gone.is_symlink() else lambda: shutil.rmtree(gone))()
@@ -211,7 +218,9 @@ def test_images_that_are_gone_are_counted(copy: Path) -> None:
 def test_a_run_of_an_older_version(tmp_path: Path) -> None:
     path = made(tmp_path / "old", [], CLASSES, accuracy=50.0)
     shutil.rmtree(path / "outputs")
-    (path / "run.json").write_text(json.dumps({"method": "adamatch", "target": "b", "strange": {"new": [1]}, "recipe": None}))
+    (path / "run.json").write_text(
+        json.dumps({"method": "adamatch", "target": "b", "strange": {"new": [1]}, "recipe": None})
+    )
     found = Page(page.write(path))
     assert "right on 50.0 % of the labelled target images" in found.text
     assert "does not say enough to write down the command" in found.text
@@ -234,7 +243,11 @@ def test_no_run(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd/run.json").write_text("[]")
-    for name, words in (("nowhere", "does not exist"), ("folder", "is no run's folder"), ("odd", "run.json cannot be read")):
+    for name, words in (
+        ("nowhere", "does not exist"),
+        ("folder", "is no run's folder"),
+        ("odd", "run.json cannot be read"),
+    ):
         with pytest.raises(InputError, match=words) as refused:
             page.write(tmp_path / name)
         assert "\n" not in str(refused.value)
@@ -275,11 +288,15 @@ def test_a_disk_that_takes_no_page(copy: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(InputError) as told:
         page.write(copy, to=tmp_path / "a.html")
-    assert str(told.value) == f"{tmp_path / 'a.html'} cannot be written ({os.strerror(errno.EROFS)}): choose another place"
+    assert (
+        str(told.value) == f"{tmp_path / 'a.html'} cannot be written ({os.strerror(errno.EROFS)}): choose another place"
+    )
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_run_whose_page_cannot_be_written_says_where_the_model_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_page_cannot_be_written_says_where_the_model_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In words that can be copied into a shell."""
     replace = os.replace
 
@@ -298,7 +315,7 @@ def test_a_run_whose_page_cannot_be_written_says_where_the_model_is(tmp_path: Pa
 
 
 def test_what_to_do_next_can_be_copied_into_a_shell(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show.ending(adamatch.load(run, device="cpu"), Path("my runs/it's"))
+    printed.ending(adamatch.load(run, device="cpu"), Path("my runs/it's"))
     line = re.search("adamatch predict .*", capsys.readouterr().out)
     assert line
     assert shlex.split(line[0]) == ["adamatch", "predict", "my runs/it's", "IMAGES"]
@@ -336,7 +353,12 @@ def test_the_command_makes_the_same_run_again(run: Path, tmp_path: Path, monkeyp
 
 
 def test_arrays_and_networks_of_ones_own(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"source": arrays(60), "target": arrays(30, seed=1)[0], "network": network(norm=True), **TINY}
+    given: dict[str, Any] = {
+        "source": arrays(60),
+        "target": arrays(30, seed=1)[0],
+        "network": network(norm=True),
+        **TINY,
+    }
     model = adamatch.fit(out=tmp_path / "run", options={"align": "none"}, **given)
     assert json.loads((tmp_path / "run/images.json").read_text())["target"]["files"] is None
     found = Page(tmp_path / "run/report.html")
@@ -407,7 +429,7 @@ def test_features_of_ones_own(given: Any, sound: bool) -> None:
 def test_which_image_is_which_among_very_many(tmp_path: Path) -> None:
     """Of more than 4,000 images some are looked at: each picture is of the file that the answer is about."""
     count = 9000
-    rows = outputs.rows(count)
+    rows = eval_outputs.rows(count)
     said = np.full((len(rows), 2), 0.5)
     said[1234] = 0.01, 0.99
     path = made(tmp_path / "run", [said], ("plain", "special"), accuracy=None)

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from report.runs import alone, made
 
-from adamatch.data.store import Labels
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run, recipe
+from adamatch.images.store import Labels
+from adamatch.plan import Choice, Settings, choose
 from adamatch.report import charts, looks
 from adamatch.report import record as recorded
-from adamatch.report.answers import Answers, answers, confusion, confusions, galleries, moves, shares
 from adamatch.report.command import command
 from adamatch.report.curves import curves
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
+from adamatch.report.prediction_summary import Answers, answers, confusion, confusions, galleries, moves, shares
 from adamatch.report.tables import beside
 from adamatch.report.verdict import verdict, warnings
-from adamatch.settings import Choice, Settings, choose
-from adamatch.train import again, speed
-from adamatch.train.run import Run, recipe
+from adamatch.train import resume, speed
 
 CLASSES = ("cat", "dog", "owl")
 SURE = np.array([0.9, 0.5, 0.7, 0.8, 0.6, 0.95], np.float32)
@@ -39,7 +39,13 @@ def test_shares_and_moves(tmp_path: Path) -> None:
     source = Pool(4, labels=(0, 0, 1, 2))
     said = found(np.array([0, 1, 1, 1, 2, 0]))
     assert shares(said, Notes(source=source), judged) == [
-        {"name": "cat", "source": 50, "twin": pytest.approx(100 / 3), "adapted": pytest.approx(200 / 3), "estimated": 50},
+        {
+            "name": "cat",
+            "source": 50,
+            "twin": pytest.approx(100 / 3),
+            "adapted": pytest.approx(200 / 3),
+            "estimated": 50,
+        },
         {"name": "dog", "source": 25, "twin": 50, "adapted": pytest.approx(100 / 3), "estimated": 25},
         {"name": "owl", "source": 25, "twin": pytest.approx(50 / 3), "adapted": 0, "estimated": 25},
     ]
@@ -198,7 +204,9 @@ def test_looks() -> None:
         Settings(network="wrn-small", size=32, images=640, batch=16),
         Settings(network="efficientnet-lite0", weights="imagenet"),  # on a CPU: most of it frozen
         Settings(network="efficientnet-lite0", weights="imagenet", frozen=0),
-        Settings(network="efficientnet-lite0", weights="imagenet", frozen=3, size=64, lr=0.02, mirror=False, repeat=True),
+        Settings(
+            network="efficientnet-lite0", weights="imagenet", frozen=3, size=64, lr=0.02, mirror=False, repeat=True
+        ),
     ],
 )
 def test_the_command_of_own_images(tmp_path: Path, asked: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,19 +216,19 @@ def test_the_command_of_own_images(tmp_path: Path, asked: Settings, monkeypatch:
     chosen = choose(asked, lambda: 0, speed.choose("cpu"))
     run = Run(benchmark="folders", source="a", target="b", weights=chosen.weights, recipe=chosen.recipe)
     (tmp_path / "run.json").write_text(run.to_json())
-    again: list[Choice] = []
+    resume: list[Choice] = []
 
     def fit(**given: Any) -> None:
         names = {each.name for each in fields(Settings)}
         settings = Settings(**{name: value for name, value in given.items() if name in names})
-        again.append(choose(settings, lambda: 0, speed.choose("cpu")))
+        resume.append(choose(settings, lambda: 0, speed.choose("cpu")))
         raise InputError("enough")
 
     monkeypatch.setattr("adamatch.fit", fit)
     monkeypatch.setattr("sys.argv", shlex.split(command(recorded.read(tmp_path), {"source": "a", "target": "b"})))
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    assert (again[0].recipe, again[0].weights) == (chosen.recipe, chosen.weights)
+    assert (resume[0].recipe, resume[0].weights) == (chosen.recipe, chosen.weights)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +237,11 @@ def test_the_command_of_own_images(tmp_path: Path, asked: Settings, monkeypatch:
         Run(source="rendered", target="handwritten", seed=3, options={"align": "none", "interpolate": False}),
         Run(task="ssl", target="handwritten", labels=5, method="fixmatch+"),
         Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast"),
-        Run(source="rendered", target="handwritten", recipe=recipe("handwriting", images=64, batch=16, mirror=True, lr=0.1)),
+        Run(
+            source="rendered",
+            target="handwritten",
+            recipe=recipe("handwriting", images=64, batch=16, mirror=True, lr=0.1),
+        ),
     ],
 )
 def test_the_command_of_a_benchmark(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +266,9 @@ def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None
     run = Run(source="rendered", target="handwritten", recipe=recipe("handwriting", average=0.5))
     (tmp_path / "run.json").write_text(run.to_json())
     line = command(recorded.read(tmp_path), {})
-    assert line.startswith("adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', ")
+    assert line.startswith(
+        "adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', "
+    )
     assert "recipe=recipe('handwriting', 'paper', 'uda', average=0.5)), out=" in line
 
 
@@ -263,9 +277,9 @@ def test_the_command_of_a_prolonged_run_begins_as_the_first_did(tmp_path: Path, 
     """It was prolonged twice; without what it began from there is no command."""
     names = {"source": "rendered", "target": "handwritten"}
     run = Run(benchmark=benchmark, source=names["source"], target=names["target"], recipe=recipe("handwriting"))
-    places = (tmp_path, tmp_path / again.EARLIER, tmp_path / again.EARLIER / again.EARLIER)
+    places = (tmp_path, tmp_path / resume.EARLIER, tmp_path / resume.EARLIER / resume.EARLIER)
     places[-1].mkdir(parents=True)
-    for place, weights in zip(places, (f"{again.FROM}12", f"{again.FROM}34", first), strict=True):
+    for place, weights in zip(places, (f"{resume.FROM}12", f"{resume.FROM}34", first), strict=True):
         (place / "run.json").write_text(replace(run, weights=weights).to_json())
     words = shlex.split(command(recorded.read(tmp_path), names))
     if benchmark == "folders":

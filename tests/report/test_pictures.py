@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from adamatch import Model, recipe
-from adamatch.data.store import Store
+from adamatch.images.store import Store
 from adamatch.report import pictures
 from adamatch.train import speed
 

@@ -15,11 +15,11 @@ from colours import CLASSES, arrays
 from PIL import Image
 
 import adamatch
-from adamatch import Model, nets
-from adamatch.data import stream
-from adamatch.errors import InputError
+from adamatch import Model, networks
+from adamatch.base.errors import InputError
+from adamatch.images import stream
 from adamatch.model import Predictions
-from adamatch.report import written
+from adamatch.report import prediction_files
 from adamatch.train import speed
 
 MANY = 200_000
@@ -28,7 +28,7 @@ MANY = 200_000
 @pytest.fixture
 def model() -> Model:
     torch.manual_seed(0)
-    return Model(nets.build("wrn-tiny", 3).eval(), CLASSES, 8, "wrn-tiny", speed.choose("cpu"))
+    return Model(networks.build("wrn-tiny", 3).eval(), CLASSES, 8, "wrn-tiny", speed.choose("cpu"))
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, m
     whole = model.predict(folder)
     monkeypatch.setattr(stream, "PORTION", 3)
     with (
-        written.csv_file(tmp_path / "out.csv", CLASSES) as first,
-        written.parquet_file(tmp_path / "out.parquet", CLASSES) as second,
+        prediction_files.csv_file(tmp_path / "out.csv", CLASSES) as first,
+        prediction_files.parquet_file(tmp_path / "out.parquet", CLASSES) as second,
     ):
         for part in model.stream(folder)[1]:
             first(part)
@@ -91,7 +91,7 @@ def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, m
 
 def test_a_class_called_path(tmp_path: Path) -> None:
     found = Predictions(("x",), np.array([[0.25, 0.75]], np.float32), ("path", "b"))
-    with written.csv_file(tmp_path / "a.csv", ("path", "b")) as write:
+    with prediction_files.csv_file(tmp_path / "a.csv", ("path", "b")) as write:
         write(found)
     with (tmp_path / "a.csv").open(newline="") as file:
         assert list(csv.DictReader(file)) == [
@@ -102,7 +102,7 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"c\.png"):
         found.to_csv(tmp_path / "c.png")
     parquet = pytest.importorskip("pyarrow.parquet")
-    with written.parquet_file(tmp_path / "a", ("path", "b")) as write:
+    with prediction_files.parquet_file(tmp_path / "a", ("path", "b")) as write:
         write(Predictions(("x\udcff",), np.array([[0.25, 0.75]], np.float32), ("path", "b")))
     assert parquet.read_table(tmp_path / "a").to_pylist() == [
         {"path": "x\\udcff", "class": "b", "probability": 0.75, "path (class)": 0.25, "b": 0.75}
@@ -114,9 +114,9 @@ def test_a_class_called_path(tmp_path: Path) -> None:
 def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: Path, kind: str, end: type) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "out").write_text("from before")
-    start = written.csv_file if kind == "csv" else written.parquet_file
+    start = prediction_files.csv_file if kind == "csv" else prediction_files.parquet_file
 
-    def until_then(write: written.Write) -> None:
+    def until_then(write: prediction_files.Write) -> None:
         write(model.predict(folder))
         assert (tmp_path / "out.part").exists()
         raise end("while reading")
@@ -130,7 +130,7 @@ def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: 
 def test_a_pipe_is_written_into(model: Model, folder: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    with written.csv_file(tmp_path / "pipe", CLASSES) as write:
+    with prediction_files.csv_file(tmp_path / "pipe", CLASSES) as write:
         write(model.predict(folder))
     assert os.read(reading, 10_000).count(b"\n") == 11
     os.close(reading)
@@ -141,7 +141,7 @@ def test_a_link_leads_to_the_file_that_is_written(model: Model, folder: Path, tm
     (tmp_path / "other").mkdir()
     (tmp_path / "other/end.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to("other/end.csv")
-    with written.csv_file(tmp_path / "link.csv", CLASSES) as write:
+    with prediction_files.csv_file(tmp_path / "link.csv", CLASSES) as write:
         write(model.predict(folder))
     assert (tmp_path / "link.csv").is_symlink()
     assert len((tmp_path / "other/end.csv").read_text().splitlines()) == 11
@@ -152,15 +152,15 @@ def test_stdout_is_written_and_stays_open(
     model: Model, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = model.predict(folder)
-    with written.csv_file(Path("-"), CLASSES) as write:
+    with prediction_files.csv_file(Path("-"), CLASSES) as write:
         write(found)
     print("after", flush=True)
     *rows, last = capfd.readouterr().out.splitlines()
     assert [row[0] for row in csv.reader(rows)] == ["path", *found.paths]
     assert last == "after"
-    assert written.is_stdout(Path("/dev/stdout"))
+    assert prediction_files.is_stdout(Path("/dev/stdout"))
     pytest.importorskip("pyarrow")
-    with pytest.raises(InputError, match="use --csv -"), written.parquet_file(Path("-"), CLASSES):
+    with pytest.raises(InputError, match="use --csv -"), prediction_files.parquet_file(Path("-"), CLASSES):
         pass
 
 
@@ -168,11 +168,11 @@ def test_a_pipe_that_nobody_reads_is_named(model: Model, folder: Path, tmp_path:
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
 
-    def no_reader(write: written.Write) -> None:
+    def no_reader(write: prediction_files.Write) -> None:
         os.close(reading)
         write(model.predict(folder))
 
-    with pytest.raises(InputError) as told, written.csv_file(tmp_path / "pipe", CLASSES) as write:
+    with pytest.raises(InputError) as told, prediction_files.csv_file(tmp_path / "pipe", CLASSES) as write:
         no_reader(write)
     assert str(told.value) == f"{tmp_path / 'pipe'} cannot be written (Broken pipe): choose another place"
 
@@ -181,7 +181,7 @@ def test_a_pipe_that_nobody_reads_is_named(model: Model, folder: Path, tmp_path:
 def test_a_part_that_cannot_be_opened_is_not_what_is_named(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "out.part").mkdir()
-    start = written.csv_file if kind == "csv" else written.parquet_file
+    start = prediction_files.csv_file if kind == "csv" else prediction_files.parquet_file
     with pytest.raises(InputError) as told, start(tmp_path / "out", CLASSES):
         pass
     assert str(told.value) == f"{tmp_path / 'out'} cannot be written (Is a directory): choose another place"
@@ -196,8 +196,11 @@ def test_a_disk_that_is_full_for_a_parquet_file(
         raise OSError(errno.ENOSPC, "Error writing bytes to file")
 
     monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
-    found, words = model.predict(folder), "cannot be written (No space left on device): make room, or choose another place"
-    with pytest.raises(InputError) as told, written.parquet_file(tmp_path / "out", CLASSES) as write:
+    found, words = (
+        model.predict(folder),
+        "cannot be written (No space left on device): make room, or choose another place",
+    )
+    with pytest.raises(InputError) as told, prediction_files.parquet_file(tmp_path / "out", CLASSES) as write:
         write(found)
     assert str(told.value) == f"{tmp_path / 'out'} {words}"
     assert not list(tmp_path.glob("out*"))
@@ -207,27 +210,32 @@ def test_nothing_is_written_twice_or_over_what_is_read(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text("path\n")
     (tmp_path / "link").symlink_to("list.csv")
     out, listed, link = tmp_path / "out", tmp_path / "list.csv", tmp_path / "link"
-    written.refuse_the_same([out, tmp_path / "other"], [listed, tmp_path])
+    prediction_files.refuse_the_same([out, tmp_path / "other"], [listed, tmp_path])
     for same in (out, tmp_path / "../" / tmp_path.name / "out"):
         with pytest.raises(InputError, match="written twice, by --csv and by --parquet: give each a file of its own"):
-            written.refuse_the_same([out, same], [])
+            prediction_files.refuse_the_same([out, same], [])
     for file, given in ((listed, listed), (link, listed), (listed, link)):
-        with pytest.raises(InputError, match=f"{file.name} is among the images and lists that are read: choose another file"):
-            written.refuse_the_same([out, file], [tmp_path, given])
+        with pytest.raises(
+            InputError, match=f"{file.name} is among the images and lists that are read: choose another file"
+        ):
+            prediction_files.refuse_the_same([out, file], [tmp_path, given])
 
 
 def test_what_is_no_table_is_not_written_over(tmp_path: Path) -> None:
     for name in ("photo.jpg", "model.json", "old.csv", "old.PARQUET"):
         (tmp_path / name).write_text("x")
-    written.refuse_the_same([tmp_path / "old.csv", tmp_path / "old.PARQUET", tmp_path / "new.jpg"], [])
+    prediction_files.refuse_the_same([tmp_path / "old.csv", tmp_path / "old.PARQUET", tmp_path / "new.jpg"], [])
     for name in ("photo.jpg", "model.json"):
         with pytest.raises(InputError, match=f"{name} exists and does not end as a table does"):
-            written.refuse_the_same([tmp_path / name], [])
+            prediction_files.refuse_the_same([tmp_path / name], [])
 
 
 def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'adamatch\[parquet\]'"), written.parquet_file(tmp_path / "a", CLASSES):
+    with (
+        pytest.raises(InputError, match=r"pip install 'adamatch\[parquet\]'"),
+        prediction_files.parquet_file(tmp_path / "a", CLASSES),
+    ):
         pass
 
 
@@ -250,7 +258,7 @@ print(json.dumps({"rows": rows, "mib": (peak() - before) / 2**20, "ms": (time.mo
 
 @pytest.mark.slow
 def test_very_many_images_take_little_memory(tmp_path: Path) -> None:
-    model = Model(nets.build("wrn-small", 3).eval(), CLASSES, 32, "wrn-small", speed.choose("cpu"))
+    model = Model(networks.build("wrn-small", 3).eval(), CLASSES, 32, "wrn-small", speed.choose("cpu"))
     model.save(tmp_path / "run")
     (tmp_path / "one").mkdir()
     rng = np.random.default_rng(0)
@@ -264,7 +272,9 @@ def test_very_many_images_take_little_memory(tmp_path: Path) -> None:
             file.parent.mkdir(parents=True)
         os.link(originals[number % 100], file)
     paths = {**os.environ, "PYTHONPATH": str(Path(adamatch.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=paths, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=paths, capture_output=True, text=True, check=True
+    )
     said = json.loads(done.stdout)
     print(f"{said['rows']} images: {said['mib']:.0f} MiB above the network, {said['ms']:.2f} ms per image")
     assert said["rows"] == MANY

@@ -15,10 +15,10 @@ from torch import Tensor
 from train import tiny
 
 from adamatch import cli
-from adamatch.errors import Interruption
-from adamatch.nets.wideresnet import WideResNet
-from adamatch.train import checkpoint, distributed, pulse
-from adamatch.train.run import Run
+from adamatch.base.errors import Interruption
+from adamatch.config.run import Run
+from adamatch.networks.wideresnet import WideResNet
+from adamatch.train import checkpoint, distributed, heartbeat
 from adamatch.train.speed import Captured
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def command(folder: Path, words: dict[int, str], hasty: bool = True) -> None:
     """The command line with these words of this rank, or those of rank 0; what is printed is in `said`."""
     speaking(folder)
     if hasty:
-        for module in (pulse, distributed):
+        for module in (heartbeat, distributed):
             module.BEAT = 0.1  # type: ignore[attr-defined]  # a dead rank is found out in seconds
     sys.argv = ["adamatch", *words.get(int(os.environ["RANK"]), words[0]).split()]
     cli.main()
@@ -99,7 +99,7 @@ def do(cases: dict[str, Run], folder: Path, stop: int = 0) -> None:
     if stop and os.environ["RANK"] == "1":
         tiny.at_call(Captured, "__call__", stop, lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
-        with distributed.joined(CPU), mock.patch("adamatch.train.folder.shutil.rmtree"):
+        with distributed.joined(CPU), mock.patch("adamatch.train.run_folder.shutil.rmtree"):
             for name, run in cases.items():
                 torch.manual_seed(0)
                 tiny.solve(run, folder / name, net=Precise(), seconds_per_checkpoint=1000)

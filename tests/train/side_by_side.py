@@ -18,12 +18,12 @@ from reference.trainer import Drawn, Settings, Trainer
 from torch import Tensor, nn
 from train import several, tiny
 
-from adamatch import methods, nets
-from adamatch.data.sampler import Stream
-from adamatch.data.tasks import Labelled, Problem, Unlabelled, add_labelled
+from adamatch import methods, networks
+from adamatch.config.run import Run
+from adamatch.images.sampler import Stream
+from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods.contract import Batch, Method, Phase
-from adamatch.nets.wideresnet import WideResNet
-from adamatch.train.run import Run
+from adamatch.networks.wideresnet import WideResNet
 
 STEPS = 20
 # Everything is to show within twenty steps: the schedules, decay, short averages, thresholds that some images pass.
@@ -54,7 +54,13 @@ TASKS: dict[str, dict[str, Any]] = {
 MORE: dict[str, dict[str, Any]] = {  # what has no case among these
     "adamatch uda, as printed": {"release": False, "strong": "cutout", "mirror": False, "seed": 2},
     "adamatch ssda, few": {"task": "ssda", "labels": 1, "repeat": False},
-    "noisystudent ssda, cutout": {"method": "noisystudent", "tau": 0.99, "task": "ssda", "labels": 2, "strong": "cutout"},
+    "noisystudent ssda, cutout": {
+        "method": "noisystudent",
+        "tau": 0.99,
+        "task": "ssda",
+        "labels": 2,
+        "strong": "cutout",
+    },
 }
 GRID = {f"{method} {task}": METHODS[method] | TASKS[task] for method in METHODS for task in TASKS}
 CASES = {name: tiny.a_run(**{**RECIPE, **changes}) for name, changes in (GRID | MORE).items()}
@@ -147,15 +153,17 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
         return method
 
     with (
-        mock.patch.dict(nets.NETWORKS, {"wrn-tiny": Precise}),
+        mock.patch.dict(networks.NETWORKS, {"wrn-tiny": Precise}),
         mock.patch.object(methods, "build", building),
-        mock.patch("adamatch.train.folder.shutil.rmtree"),  # the last checkpoints stay
+        mock.patch("adamatch.train.run_folder.shutil.rmtree"),  # the last checkpoints stay
     ):
         tiny.solve(run, out, posed=problem, seconds_per_checkpoint=1000)
     state = several.state(out)
     for number, training in enumerate(trainings):
         place = out.name if training is trainings[-1] else f"generation-{number}"
-        training.last = {key.removeprefix(f"{place} "): value for key, value in state.items() if key.startswith(f"{place} ")}
+        training.last = {
+            key.removeprefix(f"{place} "): value for key, value in state.items() if key.startswith(f"{place} ")
+        }
     return trainings
 
 
@@ -194,7 +202,9 @@ def taught(run: Run, problem: Problem, teacher: Trainer) -> tuple[Labelled, ...]
     sure = guesses.max(1) > run.recipe.tau
     assert 0 < sure.sum() < len(sure)
     given = Labelled((images[sure],), guesses[sure].astype(np.float32))
-    drawn = add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn  # the order of rows is the package's
+    drawn = (
+        add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn
+    )  # the order of rows is the package's
     pools = [*problem.labelled, given]
     labels = np.concatenate([probabilities(pool.labels) for pool in pools])
     return (Labelled(tuple(part for pool in pools for part in pool.parts), labels.astype(np.float32), drawn),)
@@ -214,7 +224,12 @@ class Draw:
         unlabelled = [] if run.method in ("supervised", "noisystudent") else [problem.unlabelled]
         probed = problem.labelled if pools is not problem.labelled and recipe.strong == "cta" else ()
         self.pools: list[Labelled | Unlabelled] = [*pools, *unlabelled, *probed]
-        counts = [recipe.batch, *small, *[recipe.batch * recipe.uratio] * len(unlabelled), *[recipe.batch] * len(probed)]
+        counts = [
+            recipe.batch,
+            *small,
+            *[recipe.batch * recipe.uratio] * len(unlabelled),
+            *[recipe.batch] * len(probed),
+        ]
         self.ends = np.cumsum([len(pools), len(unlabelled), len(probed)])
         self.streams = []
         for number, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):

@@ -13,10 +13,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import adamatch
+from adamatch.base.errors import InputError, Interruption
 from adamatch.cli import app
-from adamatch.errors import InputError, Interruption
-from adamatch.train import again, folder, stopping
-from adamatch.train.run import Run
+from adamatch.config.run import Run
+from adamatch.train import resume, run_folder, stopping
 from adamatch.train.speed import Captured
 
 SOURCE, TARGET, TEST = arrays(30), arrays(12, 1)[0], arrays(9, 2)
@@ -59,7 +59,9 @@ def test_the_argument_that_differs_is_named(tmp_path: Path, changes: dict[str, A
     fit(tmp_path / "run")
     with pytest.raises(InputError) as error:
         fit(tmp_path / "run", **changes)
-    assert f"holds another run ({told}): choose another folder, or give overwrite=True to replace it" in str(error.value)
+    assert f"holds another run ({told}): choose another folder, or give overwrite=True to replace it" in str(
+        error.value
+    )
 
 
 def test_on_the_command_line_it_is_named_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +70,9 @@ def test_on_the_command_line_it_is_named_as_there(tmp_path: Path, monkeypatch: p
         file = tmp_path / "images" / str(label) / f"{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(file)
-    command = "fit --source images --target images --out run --labels-per-class 2 --size 8 --images 8 --batch 4 --no-twin -q"
+    command = (
+        "fit --source images --target images --out run --labels-per-class 2 --size 8 --images 8 --batch 4 --no-twin -q"
+    )
     assert CliRunner().invoke(app, command.split()).exit_code == 0
     other = command.replace("class 2", "class 3").split()
     found = CliRunner().invoke(app, [*other, "--no-mirror"])
@@ -96,7 +100,9 @@ def test_another_test_set_in_the_middle_of_a_run_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: Any, told: str
 ) -> None:
     interrupt(tmp_path / "run", monkeypatch, test=TEST)
-    with pytest.raises(InputError, match=rf"test was tuple \(\w{{8}}\) and {told}: give the same until the run is finished"):
+    with pytest.raises(
+        InputError, match=rf"test was tuple \(\w{{8}}\) and {told}: give the same until the run is finished"
+    ):
         fit(tmp_path / "run", test=test)
     fit(tmp_path / "run", test=TEST)
 
@@ -146,7 +152,7 @@ def test_a_finished_run_is_prolonged_from_its_model(
     assert where == out / "earlier"
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(loaded, weights(first), strict=True))
     longer = fit(out, images=16)  # resumed, not begun again
-    assert longer.history["run"]["weights"] == f"{again.FROM}{result(out / 'earlier')['id']}"
+    assert longer.history["run"]["weights"] == f"{resume.FROM}{result(out / 'earlier')['id']}"
     assert result(out)["run"]["recipe"]["images"] == 16
     assert adamatch.load(out / "earlier").history["run"]["recipe"]["images"] == 8
     files = (out / "result.json").read_bytes()
@@ -163,9 +169,9 @@ def test_a_run_that_began_without_labels_is_prolonged_too(tmp_path: Path) -> Non
     fit(tmp_path / "run", **few)
     first = Run.read(tmp_path / "run" / "run.json")
     assert first.recipe.contrastive == first.recipe.images
-    assert again.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, contrastive=16)))
+    assert resume.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, contrastive=16)))
     longer = fit(tmp_path / "run", **few, images=16).history["run"]
-    assert longer["weights"].startswith(again.FROM)
+    assert longer["weights"].startswith(resume.FROM)
 
 
 def test_an_interrupted_run_is_not_prolonged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +195,7 @@ def test_prolonging_may_be_killed_at_any_moment(tmp_path: Path, monkeypatch: pyt
         raise KeyboardInterrupt
 
     # In the copy, after it, after the first file is removed, and after the last.
-    for where, name in ((shutil, "copytree"), (Path, "rename"), (folder, "sync"), (folder, "write_atomically")):
+    for where, name in ((shutil, "copytree"), (Path, "rename"), (run_folder, "sync"), (run_folder, "write_atomically")):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, die)
             with pytest.raises(KeyboardInterrupt):

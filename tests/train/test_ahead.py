@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
+from adamatch.config.run import Recipe
+from adamatch.kernels import norm_kernels
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
-from adamatch.nets import kernels
-from adamatch.settings import PRETRAINED
-from adamatch.train import ahead
-from adamatch.train.run import Recipe
+from adamatch.plan import PRETRAINED
+from adamatch.train import precompile
 
 RECIPE = Recipe(network="efficientnet-lite0", size=32, **{**PRETRAINED, "batch": 2})
 
@@ -27,7 +27,10 @@ class Passes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.seen = nn.BatchNorm2d(3), list[ahead.Pass]()  # without the first there is nothing to do twice
+        self.norm, self.seen = (
+            nn.BatchNorm2d(3),
+            list[precompile.Pass](),
+        )  # without the first there is nothing to do twice
 
     def forward(self, x: torch.Tensor, groups: tuple[int, ...] | None = None) -> torch.Tensor:
         self.seen.append((len(x), groups))
@@ -39,25 +42,25 @@ def test_passes_are_those_of_the_methods() -> None:
     forward_twice(net, x_sl, x_tu, x_tu)
     forward_guessing(net, x_sl, x_tu, x_tu)
     forward_joint(net, x_sl)
-    assert net.seen == [ahead._pass(name, RECIPE) for name in ("adamatch", "fixmatch+", "supervised")]
-    assert ahead._pass("mcd", RECIPE) is None
+    assert net.seen == [precompile._pass(name, RECIPE) for name in ("adamatch", "fixmatch+", "supervised")]
+    assert precompile._pass("mcd", RECIPE) is None
 
 
-@pytest.mark.skipif(not kernels.AVAILABLE, reason="needs Triton")
+@pytest.mark.skipif(not norm_kernels.AVAILABLE, reason="needs Triton")
 def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
     """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
-    passes = [ahead._pass("supervised", RECIPE), ahead._pass("fixmatch+", RECIPE)]
+    passes = [precompile._pass("supervised", RECIPE), precompile._pass("fixmatch+", RECIPE)]
     program = """
 import json, sys
-from adamatch.train import ahead
+from adamatch.train import precompile
 asked, number = sys.argv[1], int(sys.argv[2])
 network, size, passes, _, count = json.loads(asked)
-launches = ahead._launches(network, size, passes)
+launches = precompile._launches(network, size, passes)
 mine = [f"{kernel.__name__} {arguments} {options}" for kernel, arguments, options in launches]
 print(json.dumps([mine, mine[number::count]]))
 launchers = []
-ahead._launches, ahead._launcher = lambda *_: launches[:2], launchers.append  # which needs a GPU's libraries
-ahead._compile_part(asked, 1)
+precompile._launches, precompile._launcher = lambda *_: launches[:2], launchers.append  # which needs a GPU's libraries
+precompile._compile_part(asked, 1)
 assert [each.name for each in launchers] == [launches[1][0].__name__]
 """
     asked = json.dumps([RECIPE.network, 32, passes, [9, 0], 2])
@@ -77,7 +80,7 @@ assert [each.name for each in launchers] == [launches[1][0].__name__]
 
 
 def test_numbers_differ_as_triton_tells_them_apart() -> None:
-    kinds = [ahead._kind(each) for each in (1, 2, 3, 16, 2**31, 0.5, 0.1, None, torch.bfloat16)]
+    kinds = [precompile._kind(each) for each in (1, 2, 3, 16, 2**31, 0.5, 0.1, None, torch.bfloat16)]
     assert kinds[1] == kinds[2]
     assert kinds[5] == kinds[6]
     assert len({str(each) for each in kinds}) == 7
@@ -86,7 +89,7 @@ def test_numbers_differ_as_triton_tells_them_apart() -> None:
 @pytest.mark.parametrize("network", ["efficientnet-lite0", "wrn-28-2"])
 def test_nothing_is_started_without_a_gpu(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
-    with ahead.compiled(replace(RECIPE, network=network), ("adamatch",), torch.device("cpu")):
+    with precompile.compiled(replace(RECIPE, network=network), ("adamatch",), torch.device("cpu")):
         pass
 
 
@@ -104,12 +107,12 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
             pass
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernels, "AVAILABLE", True)
+    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
+    monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
     for methods, count in ((("adamatch", "supervised"), 4), (("adamatch",), 4), (("adamatch", "fixmatch+"), 8)):
-        with ahead.compiled(RECIPE, methods, torch.device("cuda")):
+        with precompile.compiled(RECIPE, methods, torch.device("cuda")):
             pass
         assert len(started) == count
     first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in started[::4])
@@ -128,11 +131,11 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
             killed.append(self)
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernels, "AVAILABLE", True)
+    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
+    monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
-    with pytest.raises(OSError, match="no such"), ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+    with pytest.raises(OSError, match="no such"), precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         raise OSError("no such folder")
     assert len(killed) == 4
     assert not list(tmp_path.glob("adamatch-*"))
@@ -140,15 +143,15 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
 
 def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "AVAILABLE", True)
+    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("adamatch.system.cores", lambda: 6)
+    monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", pytest.fail)
-    other = ahead._alone()
+    other = precompile._alone()
     assert other is not None
-    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+    with precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         pass
     other.release()
     monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/none")  # nothing can be made there
-    with ahead.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+    with precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
         pass

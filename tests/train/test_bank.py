@@ -11,19 +11,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from train import tiny
 
-from adamatch import nets
+from adamatch import networks
 from adamatch.augment.views import Picked, Views, normalise
-from adamatch.data.tasks import Problem, Unlabelled
-from adamatch.errors import InputError
-from adamatch.judge import outputs
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
+from adamatch.images.tasks import Problem, Unlabelled
+from adamatch.initialise import feature_cache
+from adamatch.initialise.feature_cache import Bank
 from adamatch.model import Model
-from adamatch.nets.efficientnet_lite import EfficientNetLite
-from adamatch.nets.frozen import Upper
-from adamatch.nets.norm import BatchNorm
-from adamatch.train import bank
-from adamatch.train.bank import Bank
+from adamatch.networks.efficientnet_lite import EfficientNetLite
+from adamatch.networks.frozen import Upper
+from adamatch.networks.norm import BatchNorm
 from adamatch.train.execution import Execution
-from adamatch.train.run import Run
+from adamatch.verdict import eval_outputs
 
 FROZEN = {"network": "efficientnet-lite0", "frozen": 11, "views": 2, "strong": "randaugment", "lr": 0.01}
 
@@ -48,7 +48,7 @@ def banked(run: Run, net: EfficientNetLite, *, unlabelled: bool = True) -> Probl
 def network() -> EfficientNetLite:
     """Its statistics are those of some images: else their maps would all but vanish from scale to scale."""
     torch.manual_seed(0)
-    net = nets.build("efficientnet-lite0", 3)
+    net = networks.build("efficientnet-lite0", 3)
     assert isinstance(net, EfficientNetLite)
     for module in net.modules():
         if isinstance(module, BatchNorm):
@@ -79,7 +79,7 @@ def test_the_bank_holds_the_views_after_the_frozen_blocks() -> None:
 
     images = torch.from_numpy(raw.labelled[0].parts[0]).permute(0, 3, 1, 2)
     views, generator = Views(8, strong="randaugment", mirror=False), torch.Generator().manual_seed(run.seed * 10)
-    for rows in torch.split(torch.arange(30), bank.BATCH):
+    for rows in torch.split(torch.arange(30), feature_cache.BATCH):
         x = images[rows]
         (_, first), (weak, second) = (views(x, torch.rand(len(x), views.draws, generator=generator)) for _ in range(2))
         for place, view in enumerate((normalise(x), weak, first, second)):
@@ -106,7 +106,7 @@ def test_every_pool_has_draws_of_its_own() -> None:
 
 def test_batches_do_not_change_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = banked(a_run(), network()).tests["target"].images
-    monkeypatch.setattr(bank, "BATCH", 5)
+    monkeypatch.setattr(feature_cache, "BATCH", 5)
     np.testing.assert_allclose(banked(a_run(), network()).tests["target"].images, whole, rtol=2e-3, atol=2e-3)
 
 
@@ -140,7 +140,9 @@ def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.Monke
 
 
 def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bank, "free_host", lambda: 70_000)  # it would take 240 * 112 * 2 of them, and 30% stay free
+    monkeypatch.setattr(
+        feature_cache, "free_host", lambda: 70_000
+    )  # it would take 240 * 112 * 2 of them, and 30% stay free
     with pytest.raises(InputError, match=r"240 views of the images take .* frozen=0 "):
         banked(a_run(), network())
 
@@ -165,11 +167,13 @@ def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_pat
     assert {"head.weight", "conv_head.weight", "bn2.running_mean", "blocks.5.0.conv_pw.weight"} <= moved
     assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
     tiny.solve(tiny.a_run(), tmp_path / "other")  # with nothing frozen, images are known by the same names
-    assert outputs.images(tmp_path / "run") == outputs.images(tmp_path / "other") != ()
+    assert eval_outputs.images(tmp_path / "run") == eval_outputs.images(tmp_path / "other") != ()
     # From the images, the opened model predicts what evaluations found from the bank.
     opened = Model.load(tmp_path / "run", device="cpu")
     test = tiny.problem().tests["target"]
-    assert opened.evaluate((test.images, test.labels)).accuracy == pytest.approx(tiny.rows(tmp_path / "run")[-1]["target"])
+    assert opened.evaluate((test.images, test.labels)).accuracy == pytest.approx(
+        tiny.rows(tmp_path / "run")[-1]["target"]
+    )
 
 
 def test_killed_and_started_again(started: str, tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ import pytest
 import torch
 from train import tiny
 
-from adamatch import nets
-from adamatch.errors import InputError, Interruption
-from adamatch.train import beginning, checkpoint, contrastive, neighbours
-from adamatch.train.beginning import Beginning
+from adamatch import networks
+from adamatch.base.errors import InputError, Interruption
+from adamatch.initialise import propagate, simclr, stages
+from adamatch.initialise.stages import Beginning
+from adamatch.train import checkpoint
+from adamatch.train.batches import Supply, method_of
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply, method_of
 
 WANTED = {"task": "ssl", "labels": 2, "contrastive": 48, "fitted_head": True, "anchored": True}
 
@@ -25,15 +26,15 @@ def begin(folder: Path, *, unlabelled: bool = True, **changes: Any) -> tuple[Any
     """The network and the problem before the first step."""
     run = tiny.a_run(**{**WANTED, **changes})
     torch.manual_seed(0)
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     made = Beginning(run, RunFolder(folder), Execution(tiny.CPU, quiet=True))
     return net, made(net, tiny.problem(run.task, labels=2), new_head=False, unlabelled=unlabelled)
 
 
 def test_the_network_is_read_where_it_is_there(tmp_path: Path) -> None:
     first, problem = begin(tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [beginning.FILE]
-    with mock.patch.object(contrastive, "begin", side_effect=AssertionError("again")):
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [stages.FILE]
+    with mock.patch.object(simclr, "begin", side_effect=AssertionError("again")):
         second, again = begin(tmp_path)
     assert tiny.same(first.state_dict(), second.state_dict())
     assert np.array_equal(problem.guesses, again.guesses)
@@ -42,21 +43,21 @@ def test_the_network_is_read_where_it_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"not tensors", None])
 def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: bytes | None) -> None:
     first, _ = begin(tmp_path)
-    path = tmp_path / "checkpoints" / beginning.FILE
+    path = tmp_path / "checkpoints" / stages.FILE
     path.write_bytes(path.read_bytes()[:-9] if damage is None else damage)
     assert tiny.same(begin(tmp_path)[0].state_dict(), first.state_dict())
 
 
 def test_a_finished_run_that_is_prolonged_goes_on_with_its_model(tmp_path: Path) -> None:
     tiny.solve(tiny.a_run(**WANTED), tmp_path)
-    with mock.patch.object(contrastive, "begin", side_effect=AssertionError("again")):
+    with mock.patch.object(simclr, "begin", side_effect=AssertionError("again")):
         tiny.solve(tiny.a_run(**WANTED, images=2 * tiny.RECIPE.images), tmp_path)
 
 
 def test_the_surest_labels_are_noted(tmp_path: Path) -> None:
     guesses = begin(tmp_path)[1].guesses
     labelled = guesses.any(1)
-    assert labelled.mean() == pytest.approx(neighbours.SURE, abs=0.1)
+    assert labelled.mean() == pytest.approx(propagate.SURE, abs=0.1)
     assert np.allclose(guesses[labelled].max(1), 1 / labelled.mean())
     assert ((guesses > 0).sum(1) == labelled).all()
     assert begin(tmp_path / "other", anchored=False)[1].guesses is None
@@ -69,14 +70,14 @@ def test_where_no_label_is_told_none_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{"contrastive": 0, "fitted_head": False}, {"contrastive": 0}])
 def test_nothing_is_done_that_is_not_wanted(tmp_path: Path, changes: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    plain = nets.build("wrn-tiny", 3).state_dict()
+    plain = networks.build("wrn-tiny", 3).state_dict()
     assert tiny.same(begin(tmp_path, **changes)[0].state_dict(), plain)
     assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_head_that_is_there_stays_and_labels_are_told_all_the_same(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    plain = nets.build("wrn-tiny", 3).state_dict()
+    plain = networks.build("wrn-tiny", 3).state_dict()
     net, problem = begin(tmp_path, contrastive=0, weights="a file")
     assert tiny.same(net.state_dict(), plain)
     assert problem.guesses.any()
@@ -92,7 +93,7 @@ def test_what_is_drawn_later_is_the_same_where_the_beginning_is_read(tmp_path: P
 
 def test_a_method_that_sees_labelled_images_alone_begins_with_nothing_else(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    plain = nets.build("wrn-tiny", 3).state_dict()
+    plain = networks.build("wrn-tiny", 3).state_dict()
     net, problem = begin(tmp_path, unlabelled=False)
     assert tiny.same(net.state_dict(), plain)
     assert problem.guesses is None

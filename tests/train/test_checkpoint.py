@@ -17,12 +17,12 @@ from safetensors.torch import save_file
 from torch import nn
 from train import tiny
 
-from adamatch.errors import InputError, Interruption
-from adamatch.files import checksum, sealed, unsealed
+from adamatch.base.errors import InputError, Interruption
+from adamatch.base.files import checksum, sealed, unsealed
+from adamatch.config.run import Run
 from adamatch.train import checkpoint
-from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(7), "state": torch.arange(5, dtype=torch.uint8)}
@@ -60,7 +60,9 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "an empty JSON": lambda path: path.with_suffix(".json").write_text(""),
     "JSON of something else": lambda path: path.with_suffix(".json").write_text("[3]"),
     "JSON number": lambda path: path.with_suffix(".json").write_text("3"),
-    "no checksum of its own": lambda path: path.with_suffix(".json").write_text(changed(path.with_suffix(".json"), "step", 2)),
+    "no checksum of its own": lambda path: path.with_suffix(".json").write_text(
+        changed(path.with_suffix(".json"), "step", 2)
+    ),
     "another step": lambda path: reseal(path.with_suffix(".json"), step=1),
     "a step that is no number": lambda path: reseal(path.with_suffix(".json"), step="2"),
     "tensors that are none": lambda path: reseal(path.with_suffix(".json"), sha256=rewritten(path)),
@@ -122,7 +124,10 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Path]
         patch.setattr(Captured, "__call__", raise_at(Captured.__call__, 9, Interruption("stopped")))
         with pytest.raises(Interruption):
             tiny.solve(run, out)
-    assert sorted(path.name for path in (out / "checkpoints").glob("*.json")) == ["step-000000003.json", "step-000000006.json"]
+    assert sorted(path.name for path in (out / "checkpoints").glob("*.json")) == [
+        "step-000000003.json",
+        "step-000000006.json",
+    ]
     return run, out
 
 
@@ -193,7 +198,9 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
         with pytest.raises(InputError) as failed:
             tiny.solve(run, out)
     message = str(failed.value)
-    assert message.startswith(f"{out}/checkpoints: the checkpoint of step 9 could not be written (the disk is full): make room")
+    assert message.startswith(
+        f"{out}/checkpoints: the checkpoint of step 9 could not be written (the disk is full): make room"
+    )
     assert "\n" not in message
     assert sorted((out / "checkpoints").iterdir()) == before  # the older ones, and no rubbish beside them
     tiny.solve(run, out)
@@ -206,14 +213,18 @@ def test_a_disk_that_fills_up_elsewhere(name: str, tmp_path: Path, monkeypatch: 
     run, out = tiny.a_run(), tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, name, raise_at(getattr(RunFolder, name), 1, FULL))
-        with pytest.raises(InputError, match="run: the disk is full: make room and run the same command again, it resumes"):
+        with pytest.raises(
+            InputError, match="run: the disk is full: make room and run the same command again, it resumes"
+        ):
             tiny.solve(run, out)
     tiny.solve(run, out)
     assert json.loads((out / "result.json").read_text())["id"] == run.id
 
 
 def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "save_file", raise_at(save_file, 1, PermissionError(errno.EACCES, "Permission denied")))
+    monkeypatch.setattr(
+        checkpoint, "save_file", raise_at(save_file, 1, PermissionError(errno.EACCES, "Permission denied"))
+    )
     with pytest.raises(InputError, match=r"step 3 could not be written \(.*Permission denied\)"):
         tiny.solve(tiny.a_run(), tmp_path / "run")
 
@@ -234,7 +245,9 @@ def test_a_checkpoint_that_no_run_wrote(name: str, stopped: tuple[Run, Path]) ->
     assert refused > len(VALUES) / 2
     described.write_text(whole)
     reseal(described, **{name: {"a": "b"}})
-    with pytest.raises(InputError, match=r"holds a checkpoint that this run cannot have written .*: give overwrite=True"):
+    with pytest.raises(
+        InputError, match=r"holds a checkpoint that this run cannot have written .*: give overwrite=True"
+    ):
         tiny.solve(run, out)
 
 
@@ -268,9 +281,13 @@ def test_a_disk_that_cannot_be_read_loses_no_work(
 ) -> None:
     """Rather than to start anew, as if there were no checkpoint, it ends."""
     run, out = stopped
-    error = OSError(errno.EIO, "Input/output error") if name != "load_file" else SafetensorError("I/O error (os error 5)")
+    error = (
+        OSError(errno.EIO, "Input/output error") if name != "load_file" else SafetensorError("I/O error (os error 5)")
+    )
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, name, raise_at(getattr(checkpoint, name), 1, error))
-        with pytest.raises(InputError, match=r"step-000000006\.safetensors cannot be read .Input/output error.: see to that"):
+        with pytest.raises(
+            InputError, match=r"step-000000006\.safetensors cannot be read .Input/output error.: see to that"
+        ):
             tiny.solve(run, out)
     tiny.solve(run, out)

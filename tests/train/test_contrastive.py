@@ -11,12 +11,13 @@ import torch
 from torch import nn
 from train import tiny
 
-from adamatch import nets
-from adamatch.data.tasks import Unlabelled
-from adamatch.errors import Interruption
-from adamatch.train import checkpoint, contrastive
+from adamatch import networks
+from adamatch.base.errors import Interruption
+from adamatch.images.tasks import Unlabelled
+from adamatch.initialise import simclr
+from adamatch.train import checkpoint
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 
 N = 5
 PLAIN = torch.tensor([1.0, 0.5, 0.5, *[0.5] * 6, 0.9, 0.9])  # draws of a view that is the image itself
@@ -27,9 +28,9 @@ def test_the_loss_is_that_of_simclr() -> None:
     rows = z.numpy() / np.linalg.norm(z.numpy(), axis=1, keepdims=True)
     expected = []
     for i in range(2 * N):
-        powers = [math.exp(rows[i] @ rows[j] / contrastive.TEMPERATURE) if j != i else 0.0 for j in range(2 * N)]
+        powers = [math.exp(rows[i] @ rows[j] / simclr.TEMPERATURE) if j != i else 0.0 for j in range(2 * N)]
         expected.append(-math.log(powers[(i + N) % (2 * N)] / sum(powers)))
-    assert contrastive.contrast(z).item() == pytest.approx(np.mean(expected), rel=1e-5)
+    assert simclr.contrast(z).item() == pytest.approx(np.mean(expected), rel=1e-5)
 
 
 def changed(*at: tuple[int, float]) -> torch.Tensor:
@@ -45,12 +46,12 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
 
 def test_views_are_crops_in_other_colours() -> None:
     x = torch.randn(N, 3, 6, 6, generator=torch.Generator().manual_seed(0))
-    close(contrastive.view(x, changed()), x)
-    close(contrastive.view(x, changed((10, 0.1))), -x)
-    close(contrastive.view(x, changed((9, 0.1))), x.mean(1, keepdim=True).expand_as(x))
-    close(contrastive.view(x, changed((4, 1.0), (6, 1.0)))[:, 1], 1.5 * x[:, 1])
-    close(contrastive.view(x, changed((4, 1.0), (6, 1.0)))[:, 0], x[:, 0] + 0.3)
-    smallest = contrastive.view(x, changed((0, 0.0), (1, 0.0), (2, 0.0)))  # a corner, enlarged
+    close(simclr.view(x, changed()), x)
+    close(simclr.view(x, changed((10, 0.1))), -x)
+    close(simclr.view(x, changed((9, 0.1))), x.mean(1, keepdim=True).expand_as(x))
+    close(simclr.view(x, changed((4, 1.0), (6, 1.0)))[:, 1], 1.5 * x[:, 1])
+    close(simclr.view(x, changed((4, 1.0), (6, 1.0)))[:, 0], x[:, 0] + 0.3)
+    smallest = simclr.view(x, changed((0, 0.0), (1, 0.0), (2, 0.0)))  # a corner, enlarged
     torch.testing.assert_close(smallest[:, :, 0, 0], x[:, :, 0, 0], atol=0.5, rtol=0.5)
     assert not torch.allclose(smallest[:, :, -1, -1], x[:, :, -1, -1], atol=0.1)
 
@@ -58,38 +59,41 @@ def test_views_are_crops_in_other_colours() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_crops_never_leave_the_image(seed: int) -> None:
     across = torch.linspace(-1, 1, 9).expand(N, 3, 9, 9)
-    u = torch.rand(N, contrastive.DRAWS, generator=torch.Generator().manual_seed(seed))
+    u = torch.rand(N, simclr.DRAWS, generator=torch.Generator().manual_seed(seed))
     u[:, 3:] = PLAIN[3:]
-    found = contrastive.view(across, u)[:, 0, 0]
+    found = simclr.view(across, u)[:, 0, 0]
     assert (found.diff() >= -1e-6).all()  # nothing is mirrored at an edge
     spans = (found[:, -1] - found[:, 0]) / 2
-    assert (spans >= math.sqrt(contrastive.LEAST) - 0.12).all()
+    assert (spans >= math.sqrt(simclr.LEAST) - 0.12).all()
     assert (spans <= 1 + 1e-6).all()
 
 
 def test_the_learning_rate_rises_and_falls() -> None:
-    rates = [contrastive.learning_rate(step / 1000) for step in range(1000)]
+    rates = [simclr.learning_rate(step / 1000) for step in range(1000)]
     assert rates[0] == 0
     assert max(rates) == pytest.approx(rates[100], rel=1e-6)
-    assert rates[100] == pytest.approx(contrastive.LR, rel=0.02)
-    assert rates[-1] < 0.01 * contrastive.LR
+    assert rates[100] == pytest.approx(simclr.LR, rel=0.02)
+    assert rates[-1] < 0.01 * simclr.LR
 
 
 def begun(folder: Path, seed: int = 0, images: int = 400, seconds: float = 30.0) -> nn.Module:
     torch.manual_seed(0)
-    net = nets.build("wrn-tiny", 3)
-    run, how = tiny.a_run(contrastive=images, seed=seed), Execution(tiny.CPU, quiet=True, seconds_per_checkpoint=seconds)
-    contrastive.begin(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
+    net = networks.build("wrn-tiny", 3)
+    run, how = (
+        tiny.a_run(contrastive=images, seed=seed),
+        Execution(tiny.CPU, quiet=True, seconds_per_checkpoint=seconds),
+    )
+    simclr.begin(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
     return net
 
 
 @pytest.mark.parametrize("stopped", ["SIGTERM", "SIGINT", "killed"])
 def test_it_resumes_as_if_nothing_had_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str) -> None:
     whole = begun(tmp_path / "whole", images=100)
-    saved = tmp_path / "run/checkpoints" / contrastive.FOLDER
-    step, steps = contrastive.Contrast.__call__, list[int]()
+    saved = tmp_path / "run/checkpoints" / simclr.FOLDER
+    step, steps = simclr.Contrast.__call__, list[int]()
 
-    def counted(contrast: contrastive.Contrast, pair: contrastive.Pair) -> None:
+    def counted(contrast: simclr.Contrast, pair: simclr.Pair) -> None:
         if len(steps) == 3 and stopped == "killed":
             raise KeyError(stopped)
         step(contrast, pair)
@@ -97,8 +101,12 @@ def test_it_resumes_as_if_nothing_had_happened(tmp_path: Path, monkeypatch: pyte
         if len(steps) == 3 and stopped != "killed":
             signal.raise_signal(signal.Signals[stopped])
 
-    monkeypatch.setattr(contrastive.Contrast, "__call__", counted)
-    says = "killed" if stopped == "killed" else f"stopped at step 3 of 6 without labels, all of it saved in {tmp_path / 'run'}"
+    monkeypatch.setattr(simclr.Contrast, "__call__", counted)
+    says = (
+        "killed"
+        if stopped == "killed"
+        else f"stopped at step 3 of 6 without labels, all of it saved in {tmp_path / 'run'}"
+    )
     with pytest.raises((KeyError, Interruption), match=says):
         begun(tmp_path / "run", images=100, seconds=0.0 if stopped == "killed" else 30.0)
     assert checkpoint.newest(saved) == saved / "step-000000003.safetensors"
@@ -113,7 +121,7 @@ def test_all_but_the_head_learns_and_the_same_seed_does_the_same(tmp_path: Path)
     unlabelled = tiny.problem().unlabelled
     states, losses = [], []
     torch.manual_seed(0)
-    before = nets.build("wrn-tiny", 3).state_dict()
+    before = networks.build("wrn-tiny", 3).state_dict()
     for number, seed in enumerate((0, 0, 1)):
         net = begun(tmp_path / str(number), seed)
         states.append(net.state_dict())
@@ -127,9 +135,9 @@ def test_all_but_the_head_learns_and_the_same_seed_does_the_same(tmp_path: Path)
 
 def _likeness(state: dict[str, torch.Tensor], unlabelled: Unlabelled) -> float:
     """The loss of the features themselves, for views that are always the same."""
-    net: Any = nets.build("wrn-tiny", 3)
+    net: Any = networks.build("wrn-tiny", 3)
     net.load_state_dict(state)
     x = torch.from_numpy(np.concatenate(unlabelled.parts)).permute(0, 3, 1, 2).float() / 128 - 1
-    u = torch.rand(2 * len(x), contrastive.DRAWS, generator=torch.Generator().manual_seed(0))
+    u = torch.rand(2 * len(x), simclr.DRAWS, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        return contrastive.contrast(net.train().features(contrastive.view(x.repeat(2, 1, 1, 1), u))).item()
+        return simclr.contrast(net.train().features(simclr.view(x.repeat(2, 1, 1, 1), u))).item()

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from train import several, tiny
 
-from adamatch import ranks
+from adamatch.base import ranks
+from adamatch.config.run import Run
 from adamatch.train import distributed
 from adamatch.train.progress import Progress
-from adamatch.train.run import Run
 
 METHODS: dict[str, dict[str, Any]] = {
     "adamatch": {},
@@ -33,7 +33,15 @@ TASKS: dict[str, dict[str, Any]] = {
 CASES: dict[str, Run] = {
     f"{method} {task}": several.a_run(**METHODS[method], **TASKS[task]) for task in TASKS for method in METHODS
 }
-FAST = ("adamatch uda", "adamatch ssda", "begun ssl", "mcd uda", "fixmatch+ ssl", "noisystudent uda", "supervised oracle")
+FAST = (
+    "adamatch uda",
+    "adamatch ssda",
+    "begun ssl",
+    "mcd uda",
+    "fixmatch+ ssl",
+    "noisystudent uda",
+    "supervised oracle",
+)
 ON_FOUR = ("adamatch ssda", "mcd uda")
 
 
@@ -74,7 +82,9 @@ def check(name: str, found: Path, alone: Path) -> None:
     several.assert_equal(several.state(found / name), state)
     assert any("policy.rates" in key for key in state)
     assert any("running_var" in key for key in state)
-    assert all(value.dtype == torch.float64 for key, value in state.items() if "net." in key and value.is_floating_point())
+    assert all(
+        value.dtype == torch.float64 for key, value in state.items() if "net." in key and value.is_floating_point()
+    )
     rows, wanted = measured(found / name), measured(alone / name)
     assert [row["target"] for row in rows] == [row["target"] for row in wanted]
     for row, other in zip(rows, wanted, strict=True):
@@ -133,7 +143,9 @@ class Foreign(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(100 + ranks.rank())
-        self.body = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6))
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6)
+        )
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:

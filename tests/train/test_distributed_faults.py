@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from train import several, tiny
 
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
 TRAIN = "train --source rendered --target handwritten --method supervised --device cpu --images 320 --quiet"
@@ -31,7 +31,9 @@ def lines(told: list[str]) -> list[str]:
 def test_a_batch_that_does_not_divide(tmp_path: Path) -> None:
     codes, told = train(tmp_path, {0: f"{TRAIN} --batch 31 --out {tmp_path}/run"})
     assert 0 not in codes
-    assert lines(told) == ["error: a batch of 31 cannot be shared out evenly over 2 ranks: use --batch 30 or --batch 32"]
+    assert lines(told) == [
+        "error: a batch of 31 cannot be shared out evenly over 2 ranks: use --batch 30 or --batch 32"
+    ]
     assert not (tmp_path / "run").exists()
 
 

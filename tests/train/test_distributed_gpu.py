@@ -10,14 +10,15 @@ import torch.distributed as dist
 from torch import Tensor
 from train import several, tiny
 
-from adamatch import methods, nets, ranks
-from adamatch.nets.norm import BatchNorm
+from adamatch import methods, networks
+from adamatch.base import ranks
+from adamatch.networks.norm import BatchNorm
 from adamatch.train import distributed
 from adamatch.train import step as step_module
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,7 +32,7 @@ def steps(name: str, device: str) -> dict[str, Tensor]:
     machine = Machine(torch.device(device), "fp32", compile=True, graph=False)
     run, problem = several.a_run(method=name, network="wrn-small"), tiny.problem()
     torch.manual_seed(0)
-    net = nets.build(run.recipe.network, 3)
+    net = networks.build(run.recipe.network, 3)
     for module in net.modules():
         if isinstance(module, BatchNorm):
             module.slope = 1.0  # no bend: one value that rounds to its other side would be a thousandth of a gradient

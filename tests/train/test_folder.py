@@ -15,10 +15,10 @@ import pytest
 from damage import STRANGE, VALUES, changed, flip
 from train import tiny
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.model import Model
 from adamatch.train import checkpoint
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
 LINES = '{"step": 3, "a": 1}\n{"step": 6}\n{"step": 9}\n{"ste'
@@ -28,7 +28,9 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, monkeypatch: pytest
     run, out = tiny.a_run(), tmp_path / "run"
     first = tiny.solve(run, out)
     files = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    assert {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"} <= {path.name for path in files}
+    assert {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"} <= {
+        path.name for path in files
+    }
     assert not (out / "checkpoints").exists()
     monkeypatch.setattr(Captured, "__call__", lambda *_: pytest.fail("it was trained again"))
     again = tiny.solve(run, out)
@@ -152,7 +154,9 @@ def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
     assert tiny.rows(tmp_path) == []
 
 
-@pytest.mark.parametrize("text", [*STRANGE, '{"step": []}', '{"step": "3"}', '{"step": 1e999}', '{"step": NaN}', "\x85", "\r"])
+@pytest.mark.parametrize(
+    "text", [*STRANGE, '{"step": []}', '{"step": "3"}', '{"step": 1e999}', '{"step": NaN}', "\x85", "\r"]
+)
 def test_metrics_of_another_kind_are_forgotten(text: str, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n' + text + '\n{"step": 6}\n')
     with (tmp_path / "metrics.jsonl").open("ab") as file:
@@ -215,7 +219,9 @@ def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkey
                     break  # all of it was removed
             except KeyboardInterrupt:
                 pass
-        assert not (out / "result.json").exists() or all((out / f"model.{end}").exists() for end in ("json", "safetensors"))
+        assert not (out / "result.json").exists() or all(
+            (out / f"model.{end}").exists() for end in ("json", "safetensors")
+        )
         with RunFolder(out).claim(run):
             pass
     assert number > 5

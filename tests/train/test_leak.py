@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from train import tiny
 
-from adamatch.data import tasks
-from adamatch.data.store import Labels, Store
-from adamatch.data.tasks import Problem, Unlabelled
 from adamatch.evaluate import Evaluation
+from adamatch.images import tasks
+from adamatch.images.store import Labels, Store
+from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.methods import METHODS
 from adamatch.train import loop
-from adamatch.train.folder import RunFolder
+from adamatch.train.batches import Supply
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
-from adamatch.train.supply import Supply
 
 TARGET = tiny.store(27, 2)
 TEST = tiny.store(12, 3)
@@ -34,7 +34,9 @@ def reachable(roots: Iterable[object]) -> list[object]:
     waiting = list(roots)
     while waiting and len(seen) < ENOUGH:
         thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, (types.ModuleType, type, types.FrameType, types.CodeType, Evaluation)):
+        if id(thing) in seen or isinstance(
+            thing, (types.ModuleType, type, types.FrameType, types.CodeType, Evaluation)
+        ):
             continue
         seen[id(thing)] = thing
         if isinstance(thing, types.FunctionType):
@@ -70,7 +72,8 @@ def tells(thing: object, labels: Labels) -> bool:
     if values.ndim == 2:
         candidates += [values.argmax(1), *values.T]
     return any(
-        len(each) >= len(labels) and (np.lib.stride_tricks.sliding_window_view(each, len(labels)) == labels).all(1).any()
+        len(each) >= len(labels)
+        and (np.lib.stride_tricks.sliding_window_view(each, len(labels)) == labels).all(1).any()
         for each in candidates
     )
 
@@ -123,7 +126,9 @@ def test_a_search_of_all_that_training_holds_finds_no_target_label(
     held = held_by_training(tiny.a_run(**changes), problem, tmp_path / "run", monkeypatch)
     assert not found(held, TARGET.labels)
     assert not found(held, TEST.labels)
-    assert found(held, problem.labelled[0].labels.astype(np.int64))  # the search does find what is there: the source's labels
+    assert found(
+        held, problem.labelled[0].labels.astype(np.int64)
+    )  # the search does find what is there: the source's labels
     assert len(reachable(held)) > 1000
 
 

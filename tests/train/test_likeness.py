@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from train import tiny
 
-from adamatch.train import likeness as module
-from adamatch.train import neighbours
-from adamatch.train.likeness import likeness
+from adamatch.initialise import domain_similarity as module
+from adamatch.initialise import propagate
+from adamatch.initialise.domain_similarity import likeness
 
 
 class Pixels(nn.Module):
@@ -66,7 +66,7 @@ def test_some_of_many_images_are_looked_at_from_the_first_class_to_the_last(monk
         seen.append(x)
         return torch.eye(len(x)).to_sparse()
 
-    monkeypatch.setattr(neighbours, "graph", graph)
+    monkeypatch.setattr(propagate, "graph", graph)
     rising = np.arange(200, dtype=np.uint8)[:, None, None, None].repeat(3, 3)
     monkeypatch.setattr(module, "MOST", 50)
     likeness(Pixels(), [rising], [rising[:20]], tiny.CPU)

@@ -17,22 +17,24 @@ from rich.console import Console
 from torch import Tensor, nn
 from train import tiny
 
-from adamatch import ranks
-from adamatch.data.tasks import Labelled
-from adamatch.errors import InputError
+from adamatch.base import ranks
+from adamatch.base.errors import InputError
+from adamatch.images.tasks import Labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
-from adamatch.train import checkpoint, loop, speed, stopping, supply
+from adamatch.train import batches, checkpoint, loop, speed, stopping
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
 from adamatch.train.loop import History
 from adamatch.train.progress import ESTIMATE_AFTER, Progress
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.step import Step
 
 
 @given(st.lists(st.floats(0, 100), max_size=60))
 def test_accuracy_is_the_median_of_the_last_ten_but_of_no_more_than_the_last_quarter(values: list[float]) -> None:
     history = History([{"target": value, "other": 1.0} for value in values])
-    last = [value for place, value in enumerate(values) if place >= len(values) - 10 and place >= int(0.75 * len(values))]
+    last = [
+        value for place, value in enumerate(values) if place >= len(values) - 10 and place >= int(0.75 * len(values))
+    ]
     found = history.accuracy(), history.median_of
     assert found == (float(np.median(last)) if values else None, max(1, len(last)))
     assert history.accuracy("source") is None
@@ -44,7 +46,9 @@ def test_it_is_evaluated_at_every_so_many_images_and_at_the_end(tmp_path: Path) 
     assert [row["step"] for row in rows] == [3, 6, 9, 12, 14]
     assert [row["images"] for row in rows] == [12, 24, 36, 48, 56]
     assert all(0 <= row["target"] <= 100 for row in rows)
-    assert all({"loss", "loss_source", "loss_target", "mask", "threshold", "pseudo_labels"} <= row.keys() for row in rows)
+    assert all(
+        {"loss", "loss_source", "loss_target", "mask", "threshold", "pseudo_labels"} <= row.keys() for row in rows
+    )
     seconds = [row["seconds"] for row in rows]
     assert sorted(seconds) == seconds
     assert seconds[0] > 0
@@ -59,20 +63,30 @@ def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
     told = replace(tiny.RECIPE, repeat=repeat)
-    assert supply.labelled_counts(told, tiny.problem("ssda", labels=labels).labelled, 3) == counts
+    assert batches.labelled_counts(told, tiny.problem("ssda", labels=labels).labelled, 3) == counts
     for task in ("uda", "ssl"):  # the first pool is never cut
-        assert supply.labelled_counts(told, tiny.problem(task, labels=task == "ssl").labelled, 3) == [4]
+        assert batches.labelled_counts(told, tiny.problem(task, labels=task == "ssl").labelled, 3) == [4]
 
 
 @pytest.mark.parametrize(
     ("images", "spread", "count"),
-    [(50, 1, 50), (50, 5, 10), (51, 5, 11), (250, 5, 50), (250, 1, 64), (640, 5, 64), (10, 5, 10), (4, 5, 4), (30, 5, 10)],
+    [
+        (50, 1, 50),
+        (50, 5, 10),
+        (51, 5, 11),
+        (250, 5, 50),
+        (250, 1, 64),
+        (640, 5, 64),
+        (10, 5, 10),
+        (4, 5, 4),
+        (30, 5, 10),
+    ],
 )
 def test_a_small_pool_is_spread_but_no_thinner_than_classes(images: int, spread: int, count: int) -> None:
     told = replace(tiny.RECIPE, batch=64, spread=spread)
     pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
-    assert supply.labelled_counts(replace(told, repeat=False), pools, 10) == [64, count]
-    assert supply.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
+    assert batches.labelled_counts(replace(told, repeat=False), pools, 10) == [64, count]
+    assert batches.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
 
 
 @pytest.mark.parametrize(("images", "shared", "count"), [(50, 4, 12), (10, 4, 8), (51, 2, 12), (3, 4, 4), (640, 4, 64)])
@@ -81,7 +95,7 @@ def test_ranks_share_no_fewer_than_classes_where_there_are_more(
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
     pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
-    assert supply.labelled_counts(replace(tiny.RECIPE, batch=64, repeat=False, spread=5), pools, 10) == [64, count]
+    assert batches.labelled_counts(replace(tiny.RECIPE, batch=64, repeat=False, spread=5), pools, 10) == [64, count]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:
@@ -163,7 +177,9 @@ def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) 
 
     w = net.weight.detach().double().numpy()
     step = Step(net, _Constant(), run.recipe, tiny.CPU, pytest.fail)
-    average, history = loop.train(run, tiny.problem(), RunFolder(tmp_path), step, evaluate, Execution(tiny.CPU, quiet=True))
+    average, history = loop.train(
+        run, tiny.problem(), RunFolder(tmp_path), step, evaluate, Execution(tiny.CPU, quiet=True)
+    )
     assert len(seen) == len(history.evaluations) == tiny.STEPS
     assert all(getattr(each, "net", None) is average for each in seen)
     mean, memory = w, np.zeros_like(w)
@@ -227,7 +243,9 @@ def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(monkeypatch: p
 def test_warnings_are_told_once_each_and_also_where_it_is_quiet() -> None:
     progress, text = says(quiet=True)
     for step in (1, 2):
-        progress.report({"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"])
+        progress.report(
+            {"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"]
+        )
     progress.say("not this")
     assert text.getvalue() == "warning: step 1: class 3 has 90% of the pseudo-labels: the others may be collapsing\n"
 

@@ -14,23 +14,28 @@ from torch import Tensor, nn
 from train import tiny
 
 import adamatch
-from adamatch import cli, errors, nets
-from adamatch.data.tasks import Problem, pose
-from adamatch.errors import InputError
+from adamatch import cli, networks
+from adamatch.base import errors
+from adamatch.base.errors import InputError
+from adamatch.config.run import Recipe, Run
+from adamatch.images.tasks import Problem, pose
 from adamatch.methods import Supervised
 from adamatch.train import memory
+from adamatch.train.batches import Supply, method_of
 from adamatch.train.execution import Execution
 from adamatch.train.memory import Need
-from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import Captured
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply, method_of
 
 GPU = replace(tiny.CPU, precision="bf16")  # as far as an estimate goes
 OUT_OF_MEMORY = [
     MemoryError(),
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 10 GiB\nmore"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"),
+    torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 10 GiB\nmore"
+    ),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"
+    ),
     RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"),
 ]
@@ -45,7 +50,7 @@ def posed(size: int) -> Problem:
 
 def of(name: str, size: int, batch: int, method: str = "adamatch") -> tuple[Run, Problem, nn.Module]:
     recipe = Recipe(network=name, size=size, images=8 * batch, batch=batch, weight_decay=0.0, strong="cutout")
-    return Run(benchmark="x", method=method, recipe=recipe), posed(size), nets.build(name, 3)
+    return Run(benchmark="x", method=method, recipe=recipe), posed(size), networks.build(name, 3)
 
 
 def needed(name: str, size: int, batch: int, method: str = "adamatch") -> Need:
@@ -93,12 +98,16 @@ def test_memory_that_tensors_share_is_counted_once() -> None:
     assert twice - once == 2 * 50 * 3 * 4  # both views' logits, float32
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells the most memory that was used")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="Linux alone tells the most memory that was used"
+)
 @pytest.mark.parametrize(
     ("name", "size", "batch", "method"),
     [("wrn-28-2", 32, 3, "adamatch"), ("efficientnet-lite0", 64, 4, "adamatch"), ("efficientnet-lite0", 64, 8, "mcd")],
 )
-def test_an_estimate_is_what_a_step_takes_within_a_third(name: str, size: int, batch: int, method: str, tmp_path: Path) -> None:
+def test_an_estimate_is_what_a_step_takes_within_a_third(
+    name: str, size: int, batch: int, method: str, tmp_path: Path
+) -> None:
     assert tiny.in_process(take_steps, name, size, batch, method, tmp_path / "most") == 0
     most = int((tmp_path / "most").read_text())
     print(f"{needed(name, size, batch, method).of(batch) / most:.2f} of {most / 2**20:.0f} MiB")
@@ -165,8 +174,10 @@ def room_for(monkeypatch: pytest.MonkeyPatch, room: float) -> None:
     monkeypatch.setattr(memory, "free", lambda device: int(room))
 
 
-def test_a_step_that_cannot_fit_is_refused_with_a_batch_that_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, problem, net = tiny.a_run(batch=8), tiny.problem(), nets.build("wrn-tiny", 3)
+def test_a_step_that_cannot_fit_is_refused_with_a_batch_that_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, problem, net = tiny.a_run(batch=8), tiny.problem(), networks.build("wrn-tiny", 3)
     takes = memory.need(net, method_of(run, problem, net), run.recipe, problem, tiny.CPU)
     assert takes is not None
     room_for(monkeypatch, takes.of(2))
@@ -189,7 +200,7 @@ def test_the_largest_batch_there_may_be_is_refused_before_anything_is_made_for_i
 def test_of_one_that_may_not_fit_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, problem, net = tiny.a_run(), tiny.problem(), nets.build("wrn-tiny", 3)
+    run, problem, net = tiny.a_run(), tiny.problem(), networks.build("wrn-tiny", 3)
     takes = memory.need(net, method_of(run, problem, net), run.recipe, problem, tiny.CPU)
     assert takes is not None
     room_for(monkeypatch, takes.of(4) / 1.2)
@@ -297,7 +308,9 @@ def test_out_of_memory_is_one_line_and_the_same_command_goes_on(
     )
     tiny.solve(run, tmp_path / "run")
     assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
-    assert [row["step"] for row in tiny.rows(tmp_path / "run")] == [row["step"] for row in tiny.rows(tmp_path / "whole")]
+    assert [row["step"] for row in tiny.rows(tmp_path / "run")] == [
+        row["step"] for row in tiny.rows(tmp_path / "whole")
+    ]
 
 
 @pytest.mark.parametrize("moment", [1, tiny.STEPS + 5])

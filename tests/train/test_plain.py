@@ -7,11 +7,11 @@ import plain
 import torch
 from train import tiny
 
-from adamatch import nets
+from adamatch import networks
+from adamatch.config.run import Recipe
 from adamatch.methods import AdaMatch
 from adamatch.methods.contract import Batch
 from adamatch.train.optim import learning_rate
-from adamatch.train.run import Recipe
 from adamatch.train.speed import Inputs
 from adamatch.train.step import Step
 
@@ -34,7 +34,7 @@ def batch_of(step: int) -> Batch:
 
 def test_plain_steps_are_the_packages() -> None:
     torch.manual_seed(0)
-    net = nets.build(RECIPE.network, plain.CLASSES)
+    net = networks.build(RECIPE.network, plain.CLASSES)
     images = np.zeros((32, 8, 8, 3), dtype=np.uint8)
     ours = Step(copy.deepcopy(net), AdaMatch(plain.CLASSES), RECIPE, tiny.CPU, print)
     theirs = plain.Plain(net, RECIPE, (images, np.zeros(32, dtype=np.int64)), images, torch.device("cpu"), workers=1)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from train import power, tiny
 
-from adamatch import files
+from adamatch.base import files
 from adamatch.model import Model, load
 from adamatch.train import checkpoint, loop
-from adamatch.train.folder import RunFolder
+from adamatch.train.run_folder import RunFolder
 
 RUN = tiny.a_run(images=4 * 6, batch=4)  # six steps, two checkpoints
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from train import tiny
 
-from adamatch.data.feed import Place
-from adamatch.errors import Interruption
+from adamatch.base.errors import Interruption
+from adamatch.config.run import Run
+from adamatch.images.feed import Place
 from adamatch.methods import METHODS
 from adamatch.train import checkpoint
-from adamatch.train.run import Run
 from adamatch.train.speed import Captured
 
 
@@ -65,7 +65,8 @@ def test_killed_at_a_random_step(place: Place, tmp_path: Path, uninterrupted: An
 
 
 @pytest.mark.parametrize(
-    "moment", ["step 1", "step 4", "step 12", "line 2", "tensors 2", "facts 1", "facts 3", "old 5", "model 1", "result 1"]
+    "moment",
+    ["step 1", "step 4", "step 12", "line 2", "tensors 2", "facts 1", "facts 3", "old 5", "model 1", "result 1"],
 )
 def test_killed_while_something_is_written(moment: str, tmp_path: Path, uninterrupted: Any) -> None:
     run = tiny.a_run()
@@ -185,7 +186,8 @@ def test_noisy_student_in_each_generation(step: int, tmp_path: Path, uninterrupt
 
 def test_another_seed_or_step_count_gives_other_weights(uninterrupted: Any) -> None:
     first, seed, longer = (
-        uninterrupted(run.to_json())[0] for run in (tiny.a_run(), tiny.a_run(seed=3), tiny.a_run(images=4 * tiny.STEPS + 12))
+        uninterrupted(run.to_json())[0]
+        for run in (tiny.a_run(), tiny.a_run(seed=3), tiny.a_run(images=4 * tiny.STEPS + 12))
     )
     assert not tiny.same(first, seed)
     assert not tiny.same(first, longer)

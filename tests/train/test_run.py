@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adamatch.errors import InputError
-from adamatch.sets.benchmarks import BENCHMARKS
+from adamatch.base.errors import InputError
+from adamatch.config.run import AS_PRINTED, FAST, MILLION, PAPER, Recipe, Run, recipe
+from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import AS_PRINTED, FAST, MILLION, PAPER, Recipe, Run, recipe
 
 # Section 4 of the paper. network, side, labelled images in millions, weight decay
 PUBLISHED = {
@@ -187,8 +187,10 @@ def test_ids_are_all_different_and_names_too() -> None:
 
 
 def test_the_id_is_known_and_the_same_in_another_process() -> None:
-    code = "import sys; from adamatch.train.run import Run; print(Run.from_json(sys.argv[1]).id)"
-    said = subprocess.run([sys.executable, "-c", code, RUN.to_json()], capture_output=True, text=True, check=True).stdout
+    code = "import sys; from adamatch.config.run import Run; print(Run.from_json(sys.argv[1]).id)"
+    said = subprocess.run(
+        [sys.executable, "-c", code, RUN.to_json()], capture_output=True, text=True, check=True
+    ).stdout
     assert said.strip() == RUN.id
     assert len(RUN.id) == 10
 
@@ -198,7 +200,9 @@ def test_the_id_is_known_and_the_same_in_another_process() -> None:
     lr=st.floats(1e-9, 10),
     images=st.integers(1, 10**9),
     options=st.dictionaries(
-        st.text(min_size=1), st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), max_size=4
+        st.text(min_size=1),
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        max_size=4,
     ),
 )
 def test_text_and_back(seed: int, lr: float, images: int, options: dict[str, Any]) -> None:
@@ -269,13 +273,19 @@ def test_every_kept_result_is_found_by_its_name() -> None:
 
 
 def test_equal_recipes_are_equal_texts() -> None:
-    whole, point = Run(recipe=recipe("digitfive", lr=1, images=1e6)), Run(recipe=recipe("digitfive", lr=1.0, images=10**6))
+    whole, point = (
+        Run(recipe=recipe("digitfive", lr=1, images=1e6)),
+        Run(recipe=recipe("digitfive", lr=1.0, images=10**6)),
+    )
     assert whole == point
     assert whole.to_json() == point.to_json()
 
 
 def test_weights_have_learned_before() -> None:
-    assert Run(benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit").recipe.contrastive == 0
+    assert (
+        Run(benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit").recipe.contrastive
+        == 0
+    )
 
 
 def test_an_override_of_none_leaves_a_value_alone() -> None:

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from train import tiny
 
-from adamatch import methods, nets
+from adamatch import methods, networks
 from adamatch.augment.views import Views
-from adamatch.data.tasks import Labelled, Problem, add_labelled
+from adamatch.config.run import Recipe, Run
+from adamatch.images.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy
 from adamatch.methods.schedules import warm_up
 from adamatch.train import step as step_module
+from adamatch.train.batches import Supply, method_of
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
-from adamatch.train.run import Recipe, Run
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import WORTH_COMPILING, Step
-from adamatch.train.supply import Supply, method_of
 
 Array = NDArray[np.float64]
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -47,7 +47,7 @@ def test_mu_rises_over_the_first_half() -> None:
 
 
 def supply_of(run: Run, problem: Problem, method: str) -> Supply:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     built = methods.build(method, classes=3, net=net, tau=0.9, options={})
     return Supply(run, problem, Step(net, built, run.recipe, tiny.CPU, pytest.fail), Execution(tiny.CPU, "device"))
 
@@ -67,7 +67,10 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
 
 @pytest.mark.parametrize("repeat", [True, False])
 def test_few_labels_come_once_in_a_step_however_rare_their_class_is(repeat: bool) -> None:
-    run, problem = tiny.a_run(task="ssda", labels=1, balanced=True, repeat=repeat, batch=16), tiny.problem("ssda", labels=6)
+    run, problem = (
+        tiny.a_run(task="ssda", labels=1, balanced=True, repeat=repeat, batch=16),
+        tiny.problem("ssda", labels=6),
+    )
     few = problem.labelled[1]
     rows = np.concatenate([np.flatnonzero(few.labels < 2), np.flatnonzero(few.labels == 2)[:1]])
     uneven = replace(few, parts=(few.parts[0][rows],), labels=few.labels[rows])
@@ -96,7 +99,7 @@ def test_what_a_step_gets() -> None:
 
 def test_alignment_is_as_the_recipe_says() -> None:
     run = tiny.a_run(align="estimated", limit=3.0, window=5, decay=0.5, release=True)
-    built = method_of(run, tiny.problem(), nets.build("wrn-tiny", 3))
+    built = method_of(run, tiny.problem(), networks.build("wrn-tiny", 3))
     assert isinstance(built, methods.AdaMatch)
     assert (built.align, built.limit, built.release) == ("estimated", 3.0, True)
     assert (len(built.mean_tu.means), built.mean_sl.decay) == (5, 0.5)
@@ -116,7 +119,9 @@ def test_source_images_stand_in_for_labelled_target_images_until_these_count() -
             assert torch.equal(getattr(ours, name)[rows], getattr(theirs, name)[rows])
         assert not ours.y_sl[early.stop :].any()  # no class: no loss
         assert torch.equal(ours.x_sl, ours.x_pr)
-        for image, label in zip(ours.x_pr[early.stop :], ours.y_pr[early.stop :], strict=True):  # CTAugment learns from them
+        for image, label in zip(
+            ours.x_pr[early.stop :], ours.y_pr[early.stop :], strict=True
+        ):  # CTAugment learns from them
             (row,) = (source == image).flatten(1).all(1).nonzero().flatten().tolist()
             assert torch.equal(labels[row], label)
     again = supply_of(late, problem, "adamatch")
@@ -184,7 +189,7 @@ def test_sgd_against_numpy() -> None:
 
 @pytest.mark.parametrize("name", ["wrn-tiny", "wrn-28-2"])
 def test_decay_is_on_convolutions_and_linear_weights_only(name: str) -> None:
-    net = nets.build(name, 3)
+    net = networks.build(name, 3)
     groups = decay_weights(list(net.parameters()), 0.5)
     decay = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     for module in net.modules():
@@ -249,7 +254,9 @@ def test_whole_steps_against_numpy() -> None:
         memory_b = 0.9 * memory_b + error.sum(0)
         w, b = w - lr * memory_w, b - lr * memory_b
         mean_w, mean_b = 0.7 * mean_w + 0.3 * w, 0.7 * mean_b + 0.3 * b
-    for parameter, value in zip([*net.parameters(), *step.average.net.parameters()], (w, b, mean_w, mean_b), strict=True):
+    for parameter, value in zip(
+        [*net.parameters(), *step.average.net.parameters()], (w, b, mean_w, mean_b), strict=True
+    ):
         np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-4, atol=1e-5)
 
 
@@ -271,7 +278,9 @@ def test_gradients_of_any_layout_are_followed() -> None:
     recipe = replace(tiny.RECIPE, weight_decay=0)
     step = Step(net, Twisted(), recipe, tiny.CPU, pytest.fail)
     step(inputs(recipe, step.views.draws, 0, lr=0.5))
-    kernel, bias, linear, last = (old - parameter.detach() for old, parameter in zip(before, net.parameters(), strict=True))
+    kernel, bias, linear, last = (
+        old - parameter.detach() for old, parameter in zip(before, net.parameters(), strict=True)
+    )
     torch.testing.assert_close(kernel, 0.5 * twist.permute(3, 2, 1, 0))
     torch.testing.assert_close(bias, torch.zeros(5))  # unused: not moved
     torch.testing.assert_close(linear, torch.full((3, 4), 0.5))
@@ -279,7 +288,7 @@ def test_gradients_of_any_layout_are_followed() -> None:
 
 
 def test_probes_are_shown_to_the_averaged_network() -> None:
-    recipe, net = replace(tiny.RECIPE, strong="cta"), nets.build("wrn-tiny", 3)
+    recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
     step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
     with mock.patch.object(step, "_predict", wraps=step._predict) as predict:
         step(inputs(recipe, step.views.draws, 0))
@@ -288,7 +297,7 @@ def test_probes_are_shown_to_the_averaged_network() -> None:
 
 
 def probing_step() -> tuple[Step, Inputs]:
-    recipe, net = replace(tiny.RECIPE, strong="cta"), nets.build("wrn-tiny", 3)
+    recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
     step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
     return step, inputs(recipe, step.views.draws, 0)
 
@@ -312,7 +321,9 @@ def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
     _, predicted, labels = learn.call_args.args
     assert isinstance(step.views, Views)
     probes, _ = step.views.probe(given.x_pr, given.u[-len(given.x_pr) :])
-    torch.testing.assert_close(predicted, step.average.net(probes).softmax(1))  # of the averaged network after this step
+    torch.testing.assert_close(
+        predicted, step.average.net(probes).softmax(1)
+    )  # of the averaged network after this step
     torch.testing.assert_close(predicted.sum(1), torch.ones(4))
     assert torch.equal(labels, given.y_pr)
     assert len({tuple(row) for row in labels.tolist()}) == 3
@@ -321,7 +332,7 @@ def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
 def test_state_is_all_that_the_next_step_depends_on() -> None:
     recipe = replace(tiny.RECIPE, strong="cta")
     for name in methods.METHODS:
-        net, other = nets.build("wrn-tiny", 3), nets.build("wrn-tiny", 3)
+        net, other = networks.build("wrn-tiny", 3), networks.build("wrn-tiny", 3)
         build = [methods.build(name, classes=3, net=each, tau=0.4, options={}) for each in (net, other)]
         first, second = Step(net, build[0], recipe, tiny.CPU, print), Step(other, build[1], recipe, tiny.CPU, print)
         for number in range(2):
@@ -339,7 +350,7 @@ def test_state_is_all_that_the_next_step_depends_on() -> None:
 
 
 def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     Step(net, _Softmax(), replace(tiny.RECIPE, average=0.97), tiny.CPU, print)
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms
@@ -348,7 +359,7 @@ def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
 
 @pytest.mark.parametrize("statistics", ["global", "kept"])
 def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     recipe = replace(tiny.RECIPE, statistics=statistics)
     step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
     before = {name: value.clone() for name, value in step.average.net.state_dict().items()}
@@ -362,7 +373,7 @@ def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
 
 
 def test_phases_train_what_they_say() -> None:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
     step = Step(net, method, tiny.RECIPE, tiny.CPU, print)
     whole, heads, features = ({id(parameter) for parameter in part} for part in step.trained)
@@ -374,7 +385,7 @@ def test_phases_train_what_they_say() -> None:
 
 
 def test_the_loss_that_is_told_is_that_of_all_phases() -> None:
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
 
     def phase(loss: float) -> Phase:
@@ -390,7 +401,7 @@ def moved(**changes: float) -> dict[str, Tensor]:
     """What one step changes of a network, always from the same weights."""
     recipe = replace(tiny.RECIPE, weight_decay=0.0, **changes)  # type: ignore[arg-type]
     torch.manual_seed(0)
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
     step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
     step(inputs(recipe, step.views.draws, 0))
@@ -424,7 +435,7 @@ def test_adamw_against_numpy() -> None:
 def test_short_runs_are_not_compiled() -> None:
     machine = Machine(torch.device("cpu"), "fp32", compile=True, graph=False)
     for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
-        recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), nets.build("wrn-tiny", 3)
+        recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), networks.build("wrn-tiny", 3)
         method = methods.build("supervised", classes=3, net=net, tau=0.9, options={})
         with mock.patch.object(step_module, "compiled") as asked:
             Step(net, method, recipe, machine, pytest.fail)
@@ -445,18 +456,20 @@ def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
     before = counters["autograd_cache_bypass"]
     machine = Machine(torch.device("cpu"), "bf16", compile=True, graph=False)
     recipe = replace(tiny.RECIPE, size=8, batch=2, strong="cta")
-    net = nets.build("wrn-tiny", 3)
+    net = networks.build("wrn-tiny", 3)
     method = methods.build("adamatch", classes=3, net=net, tau=0.9, options={})
     step = Step(net, method, recipe, machine, pytest.fail)
     step(inputs(recipe, step.views.draws, 0))
-    assert counters["autograd_cache_miss"] + counters["autograd_cache_hit"] >= 5  # views, loss, probes, prediction, rates
+    assert (
+        counters["autograd_cache_miss"] + counters["autograd_cache_hit"] >= 5
+    )  # views, loss, probes, prediction, rates
     assert counters["autograd_cache_bypass"] == before
 
 
 def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
     recipe = replace(tiny.RECIPE, size=32, batch=8, uratio=3, strong=strong, mirror=True, network="wrn-small")
     torch.manual_seed(0)
-    net = nets.build(recipe.network, 3)
+    net = networks.build(recipe.network, 3)
     method = methods.build(name, classes=3, net=net, tau=0.4, options={})
     return Step(net, method, recipe, machine, pytest.fail), recipe
 

@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from train import tiny
 
-from adamatch.data.tasks import Labelled
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.images.tasks import Labelled
+from adamatch.train.health import warnings_of
 from adamatch.train.meter import Meter
-from adamatch.train.signals import warnings_of
 from adamatch.train.speed import Captured, Inputs
 from adamatch.train.step import Step
 
@@ -80,7 +80,9 @@ def test_a_huge_learning_rate(lr: float, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InputError) as failed:
         tiny.solve(tiny.a_run(lr=lr, images=4 * 60), tmp_path / "run")
     first = next((step for step, loss in enumerate(losses, 1) if not math.isfinite(loss)), None)
-    expected = f"the loss is not finite since step {first}:" if first else f"the network is not finite at step {len(losses)}:"
+    expected = (
+        f"the loss is not finite since step {first}:" if first else f"the network is not finite at step {len(losses)}:"
+    )
     assert str(failed.value).startswith(expected)
     assert "try a smaller lr" in str(failed.value)
     for path in (tmp_path / "run").glob("checkpoints/*.safetensors"):  # what was kept is good

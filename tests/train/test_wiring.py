@@ -38,10 +38,14 @@ def trainings(case: str) -> Iterator[tuple[Training, Trainer]]:
 
 
 def assert_same(ours: Tensor, theirs: Tensor, what: str = "") -> None:
-    torch.testing.assert_close(ours.double(), theirs.detach(), rtol=0, atol=TOLERANCE, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(
+        ours.double(), theirs.detach(), rtol=0, atol=TOLERANCE, msg=lambda text: f"{what}: {text}"
+    )
 
 
-def assert_all_same(ours: Mapping[str, Tensor], prefix: str, theirs: Mapping[str, Tensor], names: Iterable[str]) -> None:
+def assert_all_same(
+    ours: Mapping[str, Tensor], prefix: str, theirs: Mapping[str, Tensor], names: Iterable[str]
+) -> None:
     compared = [name for name in names if f"{prefix}{name}" in ours]
     assert compared
     for name in compared:
@@ -104,7 +108,14 @@ def test_what_the_recipe_says_reaches_the_method(case: str) -> None:
 
 
 def test_options_reach_the_method_and_go_before_the_recipe(tmp_path: Path) -> None:
-    options = {"interpolate": False, "align": "none", "threshold": "fixed", "warm_up": 0.25, "window": 5, "release": False}
+    options = {
+        "interpolate": False,
+        "align": "none",
+        "threshold": "fixed",
+        "warm_up": 0.25,
+        "window": 5,
+        "release": False,
+    }
     run = tiny.a_run(task="ssda", labels=1, release=True, options={**options, "batches": 1})
     (training,) = done(run, tiny.problem("ssda", labels=1), tmp_path / "run")
     method = training.method

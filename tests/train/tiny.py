@@ -22,15 +22,16 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from adamatch import experiment
-from adamatch.data.feed import Place
-from adamatch.data.store import Store
-from adamatch.data.tasks import Problem, pose
-from adamatch.errors import Interruption
+from adamatch.base.errors import Interruption
+from adamatch.config import run
+from adamatch.config.run import Recipe, Run
+from adamatch.images.feed import Place
+from adamatch.images.store import Store
+from adamatch.images.tasks import Problem, pose
 from adamatch.model import Model
-from adamatch.train import checkpoint, run
+from adamatch.train import checkpoint
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
-from adamatch.train.run import Recipe, Run
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured, Machine
 
 CLASSES = ("dark", "grey", "light")

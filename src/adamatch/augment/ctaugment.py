@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from adamatch import ranks
 from adamatch.augment.ops import METHODS, OPS, Tables, apply
+from adamatch.base import ranks
 
 LEVELS = 17  # bins of a level
 BINS = {"posterize": 8, "identity": 0}  # operations with fewer

@@ -86,7 +86,9 @@ def resize_taps(size: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(first), torch.from_numpy(weight)
 
 
-def _taps(inner: int, size: int, support: float, kernel: Callable[[Floats], Floats]) -> tuple[NDArray[np.int64], Floats]:
+def _taps(
+    inner: int, size: int, support: float, kernel: Callable[[Floats], Floats]
+) -> tuple[NDArray[np.int64], Floats]:
     """First source pixel [size] and normalised weights [size,TAPS] for enlarging `inner` pixels to `size`."""
     centre = (np.arange(size) + 0.5) * (inner / size)
     start = np.maximum((centre - support + 0.5).astype(np.int64), 0)

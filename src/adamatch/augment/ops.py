@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.augment import color, geometry
-from adamatch.errors import InputError, unknown
+from adamatch.base.errors import InputError, unknown
 
 OPS = (
     "autocontrast", "blur", "brightness", "color", "contrast", "cutout", "equalize", "invert", "identity", "posterize",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from adamatch.augment.ctaugment import CTAugment, Policy
 from adamatch.augment.randaugment import RandAugment
 from adamatch.augment.weak import cutout, shift_mirror
-from adamatch.errors import unknown
+from adamatch.base.errors import unknown
 
 WEAK, CUTOUT = 3, 2  # uniforms per image
 STRONG: dict[str, Callable[[int], nn.Module] | None] = {

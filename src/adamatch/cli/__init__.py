@@ -12,18 +12,18 @@ import typer
 from typer.core import TyperGroup
 
 import adamatch
-from adamatch import starting
+from adamatch.base import interrupts
+from adamatch.base.cli_names import as_command
+from adamatch.base.console import write_anything
+from adamatch.base.errors import Elsewhere, InputError, Interruption, is_out_of_memory, shown
 from adamatch.cli.choose import choose
 from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
-from adamatch.errors import Elsewhere, InputError, Interruption, is_out_of_memory, shown
-from adamatch.given import as_command
-from adamatch.terminal import write_anything
 
-LATER = {"data": "adamatch.sets.commands", "grid": "adamatch.grid.commands"}
+LATER = {"data": "adamatch.datasets.commands", "grid": "adamatch.grid.commands"}
 
 
 class Group(TyperGroup):
@@ -66,7 +66,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _options_of_all(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version")
+    ] = False,
 ) -> None: ...
 
 
@@ -77,8 +79,8 @@ def main() -> None:
     try:
         app()
     except (KeyboardInterrupt, SystemExit) as end:  # typer makes the second of the first
-        code = starting.STOPPED if isinstance(end, KeyboardInterrupt) else end.code
-        if code == starting.STOPPED:
+        code = interrupts.STOPPED if isinstance(end, KeyboardInterrupt) else end.code
+        if code == interrupts.STOPPED:
             print("stopped", file=sys.stderr)
         sys.exit(code)
     except Elsewhere:
@@ -101,4 +103,4 @@ def main() -> None:
         if distributed.speaks():
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
             print(f"{shown(str(stop))}; run the same command again{again} to resume", file=sys.stderr)
-        sys.exit(starting.STOPPED)
+        sys.exit(interrupts.STOPPED)

@@ -9,12 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from adamatch.errors import InputError, shortened, unknown
-from adamatch.terminal import print_table
+from adamatch.base.console import print_table
+from adamatch.base.errors import InputError, shortened, unknown
 
 if TYPE_CHECKING:
-    from adamatch.judge.evidence import Evidence
-    from adamatch.train.run import Run
+    from adamatch.config.run import Run
+    from adamatch.verdict.evidence import Evidence
 
 SHOWN = ("ensemble", "names", "density", "information")  # scores beside that of the rule
 NAMED = 3  # classes that an error names
@@ -22,8 +22,12 @@ OTHER_IMAGES = "{} was trained for other target images than {}, or at another si
 
 
 def choose(
-    runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made: other seeds, methods, learning rates")],
-    rule: Annotated[str, typer.Option(help="ensemble, names, density, information, transport, certainty, ...")] = "ensemble",
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders that fit or train made: other seeds, methods, learning rates")
+    ],
+    rule: Annotated[
+        str, typer.Option(help="ensemble, names, density, information, transport, certainty, ...")
+    ] = "ensemble",
 ) -> None:
     """Choose among runs on the same target, without a label of it.
 
@@ -32,7 +36,7 @@ def choose(
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """
-    from adamatch.judge import choice
+    from adamatch.verdict import choice
 
     if rule not in choice.RULES:
         raise unknown("rule", rule, choice.RULES)
@@ -47,7 +51,12 @@ def choose(
         step = f"{found.steps[choice.choose(found, rule)]} of {found.steps[-1]}"
         style = "bold" if number == best else ""
         table.add_row(
-            Text(str(path)), run.method, str(run.seed), *(f"{each[number]:.3f}" for each in scores.values()), step, style=style
+            Text(str(path)),
+            run.method,
+            str(run.seed),
+            *(f"{each[number]:.3f}" for each in scores.values()),
+            step,
+            style=style,
         )
     print_table(table)
     typer.echo(f"chosen, by {rule}: {runs[best]}")
@@ -55,8 +64,8 @@ def choose(
 
 def _read(path: Path) -> "tuple[Run, Evidence]":
     from adamatch import twin
-    from adamatch.judge import evidence
-    from adamatch.train.run import Run
+    from adamatch.config.run import Run
+    from adamatch.verdict import evidence
 
     try:
         run = Run.from_json((path / "run.json").read_text())
@@ -83,9 +92,9 @@ def _check_same(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") ->
 
 def _in_common(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") -> "list[tuple[Run, Evidence]]":
     """The same, of the target images that all runs have: where labels are of the target itself, seeds hold out others."""
-    from adamatch.judge import outputs
+    from adamatch.verdict import eval_outputs
 
-    keys = [outputs.images(path) for path in runs]
+    keys = [eval_outputs.images(path) for path in runs]
     known = all(len(mine) == len(found.last) for mine, (_, found) in zip(keys, read, strict=True))
     if not known:  # an older version wrote one of them
         _check_alike(runs, [found.last.shape for _, found in read], OTHER_IMAGES)
@@ -105,12 +114,12 @@ def _check_alike(runs: Sequence[Path], facts: Sequence[object], message: str) ->
 
 def _classes(path: Path) -> tuple[str, ...]:
     """As they were written beside the outputs; empty where they were not."""
-    from adamatch.files import read_json
-    from adamatch.judge import outputs
+    from adamatch.base.files import read_json
     from adamatch.report.record import texts
+    from adamatch.verdict import eval_outputs
 
     try:
-        return texts(read_json(path / outputs.FOLDER / outputs.CLASSES)["classes"])
+        return texts(read_json(path / eval_outputs.FOLDER / eval_outputs.CLASSES)["classes"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 

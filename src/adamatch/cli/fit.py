@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 import adamatch
-from adamatch import starting
+from adamatch.base import interrupts
+from adamatch.base.cli_names import number
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad
-from adamatch.given import number
 
 
 def demo(
@@ -26,18 +26,24 @@ def demo(
     """
     from adamatch.demo import demo as run_demo  # matplotlib takes a second to import
 
-    with starting.working():
+    with interrupts.working():
         run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
 def fit(
     source: Annotated[Path, typer.Option(help="Labelled images: one folder per class, or a CSV of path,label")],
-    target: Annotated[Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")],
+    target: Annotated[
+        Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")
+    ],
     out: Annotated[Path, typer.Option(help="The run's folder; give it again to resume an interrupted run")],
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
-    test: Annotated[Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring alone")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring alone")
+    ] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
-    method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
+    method: Annotated[
+        str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")
+    ] = "adamatch",
     network: Annotated[
         str,
         typer.Option(
@@ -93,7 +99,9 @@ def fit(
     ] = "auto",
     no_twin: Annotated[
         bool,
-        typer.Option("--no-twin", help="Do not train on the labelled images alone as well, to see what adaptation changes"),
+        typer.Option(
+            "--no-twin", help="Do not train on the labelled images alone as well, to see what adaptation changes"
+        ),
     ] = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -120,7 +128,7 @@ def fit(
     [bold]Then[/bold]: adamatch predict runs/art new/*.jpg --csv out.csv
     """
     run_fit = adamatch.fit  # imported now: until here Ctrl-C ends all at once
-    with starting.working(out):
+    with interrupts.working(out):
         trained = run_fit(
             source=source,
             target=target,
@@ -148,8 +156,8 @@ def fit(
             overwrite=overwrite,
             quiet=quiet,
         )
-    from adamatch.report import show
+    from adamatch.report import printed
     from adamatch.train import distributed
 
     if quiet and distributed.speaks():  # else it is said already
-        show.ending(trained, out)
+        printed.ending(trained, out)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from adamatch import starting
-from adamatch.errors import InputError
-from adamatch.terminal import say
+from adamatch.base import interrupts
+from adamatch.base.console import say
+from adamatch.base.errors import InputError
 
 
 def report(
@@ -16,7 +16,8 @@ def report(
         Path | None, typer.Option(help="The page (default: report.html in the run's folder; of several runs, here)")
     ] = None,
     twin: Annotated[
-        Path | None, typer.Option(help="A run of the same network on the labelled images alone, to compare one run with")
+        Path | None,
+        typer.Option(help="A run of the same network on the labelled images alone, to compare one run with"),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
@@ -34,7 +35,7 @@ def report(
 
     if len(runs) > 1 and twin is not None:
         raise InputError("--twin belongs to one run: give one, or leave --twin out")
-    with starting.working():
+    with interrupts.working():
         if len(runs) == 1:
             say(str(page.write(runs[0], to=out, twin=twin, data=data)))
         else:

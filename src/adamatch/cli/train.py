@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from adamatch import starting
+from adamatch.base import interrupts
+from adamatch.base.cli_names import options
 from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed
-from adamatch.given import options
 
 
 def train(
@@ -18,10 +18,14 @@ def train(
     source: Annotated[str, typer.Option(help='A domain, or "all": every one but the target')] = "",
     target: Annotated[str, typer.Option(help="A domain")] = "",
     labels: Annotated[int, typer.Option(help="Labelled target images per class, for ssl and ssda")] = 0,
-    method: Annotated[str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")] = "adamatch",
+    method: Annotated[
+        str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")
+    ] = "adamatch",
     budget: Annotated[
         str,
-        typer.Option(help="paper, or fast: a million images at most (for digits a recipe of its own: docs/what-matters.md)"),
+        typer.Option(
+            help="paper, or fast: a million images at most (for digits a recipe of its own: docs/what-matters.md)"
+        ),
     ] = "paper",
     option: Annotated[
         list[str] | None, typer.Option(help="An argument of the method, e.g. align=none, interpolate=false")
@@ -42,18 +46,23 @@ def train(
     repeat: Annotated[
         bool | None,
         typer.Option(
-            "--repeat/--no-repeat", help="May few target labels fill half of a labelled batch, from the first step on (ssda)?"
+            "--repeat/--no-repeat",
+            help="May few target labels fill half of a labelled batch, from the first step on (ssda)?",
         ),
     ] = None,
     statistics: Annotated[
         str | None,
-        typer.Option(help="Batch norm's: global, rank (each GPU its own, as in the authors' code) or kept (as they start)"),
+        typer.Option(
+            help="Batch norm's: global, rank (each GPU its own, as in the authors' code) or kept (as they start)"
+        ),
     ] = None,
     weights: Annotated[
         str, typer.Option(help="Starting weights: imagenet, none, a safetensors or PyTorch file, or timm:NAME")
     ] = "none",
     seed: Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
     ] = None,
@@ -77,12 +86,12 @@ def train(
     [bold]Ablations[/bold]: --option interpolate=false, --option align=none, --option threshold=fixed
     """
     from adamatch import experiment
-    from adamatch.report import show
+    from adamatch.config.run import AS_PRINTED, PRETRAINED, Run, recipe
+    from adamatch.report import printed
     from adamatch.train import distributed, speed
-    from adamatch.train.run import AS_PRINTED, PRETRAINED, Run, recipe
 
     machine = speed.choose(device, precision, False if no_compile else None)
-    with starting.working(out), distributed.joined(machine.device):
+    with interrupts.working(out), distributed.joined(machine.device):
         overrides: dict[str, Any] = {
             "images": images,
             "batch": batch,
@@ -115,6 +124,7 @@ def train(
             recipe=recipe(benchmark, budget, task, **overrides),
         )
         folder = out or experiment.RUNS / run.name
-        result = experiment.train(run, out=folder, data=data, machine=machine, overwrite=overwrite, quiet=quiet, place=place)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"data": data, "machine": machine, "overwrite": overwrite, "quiet": quiet, "place": place}
+        result = experiment.train(run, out=folder, **how)
     if distributed.speaks():
-        show.result(result, folder)
+        printed.result(result, folder)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from adamatch import starting
+from adamatch.base import interrupts
+from adamatch.base.console import say
 from adamatch.cli.options import Device, SkipBad
-from adamatch.terminal import say
 
 CSV_HELP = (
     "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a line "
@@ -33,23 +33,23 @@ def predict(
       adamatch predict runs/art new/ --csv out.csv
     """
     from adamatch import model
-    from adamatch.report import show, written
+    from adamatch.report import prediction_files, printed
 
-    wanted = ((csv_file, written.csv_file), (parquet_file, written.parquet_file))
+    wanted = ((csv_file, prediction_files.csv_file), (parquet_file, prediction_files.parquet_file))
     files = [(file, write) for file, write in wanted if file is not None]
     if not files:
         found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
         _warn([*found.notes, *model.left_out(found.skipped)])
-        show.predictions(found)
+        printed.predictions(found)
         return
-    written.refuse_the_same([file for file, _ in files], paths)
+    prediction_files.refuse_the_same([file for file, _ in files], paths)
     with ExitStack() as open_files:
         trained = model.load(run, device=device)
-        open_files.enter_context(starting.working())  # what is half written must not stay
+        open_files.enter_context(interrupts.working())  # what is half written must not stay
         count, parts = trained.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
         writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
         done, skipped = 0, dict[str, str]()
-        with show.bar(f"predicting with {run}", count) as advance:
+        with printed.bar(f"predicting with {run}", count) as advance:
             for part in parts:
                 _warn(list(part.notes))
                 for write_part in writes:
@@ -57,8 +57,8 @@ def predict(
                 done, skipped = done + len(part), skipped | dict(part.skipped)
                 advance(len(part) + len(part.skipped))
     _warn(model.left_out(skipped))
-    names = " and ".join(written.name_of(file) for file, _ in files)
-    say(f"{done} predictions in {names}", stderr=any(written.is_stdout(file) for file, _ in files))
+    names = " and ".join(prediction_files.name_of(file) for file, _ in files)
+    say(f"{done} predictions in {names}", stderr=any(prediction_files.is_stdout(file) for file, _ in files))
 
 
 def evaluate(
@@ -72,11 +72,11 @@ def evaluate(
     [bold]Example[/bold]: adamatch evaluate runs/art labelled-art/
     """
     from adamatch import model
-    from adamatch.report import show
+    from adamatch.report import printed
 
     score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
     _warn([*score.notes, *model.left_out(score.skipped)])
-    show.score(score)
+    printed.score(score)
 
 
 def _warn(lines: list[str]) -> None:

@@ -8,14 +8,14 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from adamatch.errors import InputError
+from adamatch.base.console import print_table, say
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run, recipe
+from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
-from adamatch.sets.benchmarks import BENCHMARKS
-from adamatch.terminal import print_table, say
-from adamatch.train.run import Run, recipe
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +39,9 @@ NOT_ALL = 3  # the exit code where runs are left that wait, or that others do
 MOST, LONGEST = 10_000_000, 1e9  # of whatever is counted, and seconds
 CLUSTERS = "With --engine ray or slurm"
 
-Name = Annotated[str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
+Name = Annotated[
+    str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")
+]
 Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
 Out = Annotated[Path | None, typer.Option(help="Where the run folders are (default: runs/GRID)")]
 Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JSON each: what is there counts as done")]
@@ -50,7 +52,9 @@ def plan(
     name: Name,
     only: Only = "",
     gpus: Annotated[int, typer.Option(min=1, max=MOST, help="How many, for the time until all is done")] = 1,
-    measured: Annotated[Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")] = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")
+    ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Sums only, not every run")] = False,
     out: Out = None,
     keep: Keep = None,
@@ -137,7 +141,9 @@ def run(
     ] = 1440,
     array_limit: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS),
+        typer.Option(
+            min=1, max=MOST, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS
+        ),
     ] = None,
     at_once: Annotated[
         int | None, typer.Option(min=1, max=MOST, help="slurm: tasks at a time", rich_help_panel=CLUSTERS)
@@ -220,9 +226,13 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
 
 @app.command()
 def table(
-    name: Annotated[str, typer.Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")],
+    name: Annotated[
+        str, typer.Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")
+    ],
     form: Annotated[str, typer.Option("--format", help=", ".join(render.FORMATS))] = "md",
-    detail: Annotated[bool, typer.Option("--detail", help="Every cell with its seeds, images and seconds as well")] = False,
+    detail: Annotated[
+        bool, typer.Option("--detail", help="Every cell with its seeds, images and seconds as well")
+    ] = False,
     only: Only = "",
     out: Out = None,
     keep: Keep = None,
@@ -269,7 +279,9 @@ def _print_failures(runs: list[Run], folders: Folders) -> None:
 
 def _own(run: Run) -> str:
     """What sets it apart from its benchmark's recipe."""
-    own = figures.variant(run, recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe)
+    own = figures.variant(
+        run, recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe
+    )
     return f" ({own})" if own else ""
 
 

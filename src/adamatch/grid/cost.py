@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch.data.tasks import POOLS
-from adamatch.files import read_json
+from adamatch.base.files import read_json
+from adamatch.config.run import Run
 from adamatch.grid.step_times import MEASURED
+from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS, Method, arguments
-from adamatch.train import again
-from adamatch.train.run import Run
+from adamatch.train import resume
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
 NETWORKS = {
@@ -27,9 +27,7 @@ NETWORKS = {
 }
 # Of a network that was measured nowhere: what one H200 made of AdaMatch on WRN-28-2 at 32 x 32.
 ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0068  # operations per second
-ASSUMPTION = (
-    "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
-)
+ASSUMPTION = "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
 
 
 class Shape(NamedTuple):
@@ -63,7 +61,9 @@ class Estimate(NamedTuple):
 def shape(run: Run) -> Shape:
     recipe = run.recipe
     pools = POOLS.get(run.task, 1)
-    method = "supervised" if run.method == "noisystudent" else run.method  # teachers and students learn from labels alone
+    method = (
+        "supervised" if run.method == "noisystudent" else run.method
+    )  # teachers and students learn from labels alone
     return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 
 
@@ -76,7 +76,7 @@ def steps(run: Run) -> int:
 
 def length(run: Run) -> float:
     """Steps of the whole run, and how many steps would be as long as learning without labels before them, where it is done."""
-    if run.weights.startswith(again.FROM) or not METHODS.get(run.method, Method).unlabelled:
+    if run.weights.startswith(resume.FROM) or not METHODS.get(run.method, Method).unlabelled:
         return steps(run)  # an earlier run has learned so, or the method never looks at such images: train/beginning.py
     return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
 

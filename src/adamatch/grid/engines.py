@@ -6,7 +6,7 @@ All that they know of each other is on disk (results and leases in the run folde
 from collections.abc import Callable
 from dataclasses import fields
 
-from adamatch.errors import InputError, unknown
+from adamatch.base.errors import InputError, unknown
 from adamatch.grid import local_engine, ray_engine, slurm_engine
 from adamatch.grid.spread import Resources
 from adamatch.grid.work import Job
@@ -33,7 +33,9 @@ def choose(name: str, job: Job, asked: Resources) -> Engine:
     if asked.processes != 1:
         raise InputError(f"--processes is for --engine local: {name} has as many workers as its cluster has room for")
     if job.device not in ("auto", "cpu", "cuda"):
-        raise InputError(f"--engine {name} chooses the GPU by itself: give --device auto, cpu or cuda, not {job.device}")
+        raise InputError(
+            f"--engine {name} chooses the GPU by itself: give --device auto, cpu or cuda, not {job.device}"
+        )
     if asked.cpus_per_run < 1:
         raise InputError(f"--cpus-per-run: give 1 or more, not {asked.cpus_per_run}")
     return ENGINES[name]

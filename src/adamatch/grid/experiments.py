@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adamatch.errors import InputError, unknown
+from adamatch.base.errors import InputError, unknown
+from adamatch.config.run import FAST, Run, recipe
+from adamatch.datasets.benchmarks import BENCHMARKS, check_domains
 from adamatch.grid import pretraining
-from adamatch.sets.benchmarks import BENCHMARKS, check_domains
-from adamatch.train.run import FAST, Run, recipe
 
 METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
 LABELS = (1, 5, 10, 25)  # per class, in SSL and SSDA
@@ -36,7 +36,9 @@ PROTOCOLS = (  # of section 5
 TAUS = (0.8, 0.9, 0.95)
 WEIGHT_DECAYS = (0.0001, 0.0005, 0.001, 0.002)
 URATIOS = (1, 2, 3, 5)
-STUDIED: tuple[dict[str, Any], ...] = (  # what `study` changes on the hard pair, one after the other, from the paper's recipe
+STUDIED: tuple[
+    dict[str, Any], ...
+] = (  # what `study` changes on the hard pair, one after the other, from the paper's recipe
     {},
     {"mirror": True},
     {"images": 2**20},
@@ -104,7 +106,9 @@ def digits() -> Iterator[Run]:
     """Real digits with the fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     easy = replace(hard, target="mnistm")
-    twelve = [replace(hard, source=source, target=target) for source, target in pairs(("mnist", "mnistm", "svhn", "usps"))]
+    twelve = [
+        replace(hard, source=source, target=target) for source, target in pairs(("mnist", "mnistm", "svhn", "usps"))
+    ]
     yield from twelve
     for pair in (hard, easy):
         for method in (*METHODS, "supervised"):
@@ -170,7 +174,13 @@ def study() -> Iterator[Run]:
         yield short("mnist", "svhn", options)
     for window in (32, 512):
         yield short("mnist", "svhn", {"window": window}, **fast)
-    for source, target in (("mnistm", "svhn"), ("usps", "svhn"), ("mnist", "mnistm"), ("svhn", "mnist"), ("svhn", "usps")):
+    for source, target in (
+        ("mnistm", "svhn"),
+        ("usps", "svhn"),
+        ("mnist", "mnistm"),
+        ("svhn", "mnist"),
+        ("svhn", "usps"),
+    ):
         yield short(source, target)
         yield short(source, target, **fast)
 

@@ -9,15 +9,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch.data.tasks import POOLS
-from adamatch.errors import InputError, shortened
-from adamatch.files import read_json
+from adamatch.base.errors import InputError, shortened
+from adamatch.base.files import read_json
+from adamatch.config.run import BUDGETS, PAPER, Recipe, Run, recipe
+from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import published
 from adamatch.grid.render import Figure
+from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
-from adamatch.sets.benchmarks import BENCHMARKS
-from adamatch.train.folder import read_result
-from adamatch.train.run import BUDGETS, PAPER, Recipe, Run, recipe
+from adamatch.train.run_folder import read_result
 
 
 class Done(NamedTuple):
@@ -57,7 +57,11 @@ def _sound(result: dict[str, Any], path: Path) -> dict[str, Any]:
     """Of the kinds that a table needs; whatever else there is, is not looked at."""
     versions, shared = result.get("versions", {}), result.get("at_a_time", 1)
     texts = [result.get("machine", ""), result.get("date", "")]
-    if not isinstance(versions, dict) or not isinstance(shared, int) or not all(isinstance(each, str) for each in texts):
+    if (
+        not isinstance(versions, dict)
+        or not isinstance(shared, int)
+        or not all(isinstance(each, str) for each in texts)
+    ):
         raise InputError(f"{path} is damaged: copy it anew")
     return result
 
@@ -67,7 +71,9 @@ def run_of(result: dict[str, Any]) -> Run:
         run = Run.from_json(json.dumps(result["run"]))
         if run.task in POOLS and run.method in METHODS:
             return run
-    raise InputError(f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one")
+    raise InputError(
+        f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one"
+    )
 
 
 def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:

@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch import locks
-from adamatch.errors import InputError
-from adamatch.files import read_json
+from adamatch.base import locks
+from adamatch.base.errors import InputError
+from adamatch.base.files import read_json
 
 BEAT = 15.0  # seconds between two touches
 DEAD_AFTER = 120.0  # seconds without a touch, for a holder on another machine
@@ -97,7 +97,9 @@ class Lease:
         except FileExistsError:
             return None
         except OSError as error:
-            raise InputError(f"{self.folder}: no lease can be made on this file system ({error}): use another folder") from None
+            raise InputError(
+                f"{self.folder}: no lease can be made on this file system ({error}): use another folder"
+            ) from None
         # What was judged dead must still be what lies below ours; else two came through, and neither goes on.
         below = [path for path in leases(self.folder) if path != mine]
         if below and (_number(below[-1]) > _number(mine) or _token(below[-1]) != judged):

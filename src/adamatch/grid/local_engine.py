@@ -15,8 +15,8 @@ from typing import NoReturn
 
 import torch
 
-from adamatch import system
-from adamatch.errors import InputError, Interruption
+from adamatch.base import system
+from adamatch.base.errors import InputError, Interruption
 from adamatch.grid import lease
 from adamatch.grid.spread import Resources
 from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work_and_look_again
@@ -91,7 +91,9 @@ def _after_death(job: Job, worker: BaseProcess, deaths: Counter[str]) -> None:
     for run in was_at:
         deaths[run.id] += 1
         if deaths[run.id] >= DEATHS and not job.folders.done(run):
-            job.folders.record(run, f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause")
+            job.folders.record(
+                run, f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause"
+            )
             say(f"failed {run.name}: its process ended with {how}")
 
 

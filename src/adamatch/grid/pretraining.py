@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from adamatch.config.run import PRETRAINED, Recipe, Run, recipe
 from adamatch.grid import published
 from adamatch.grid.figures import Done, figure, variant
 from adamatch.grid.render import Cell, Figure, Table
 from adamatch.train.loop import MEDIAN_OF
-from adamatch.train.run import PRETRAINED, Recipe, Run, recipe
 
 SUITE = "domainnet224"
 COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")
@@ -28,7 +28,11 @@ def runs(pairs: Iterable[tuple[str, str]]) -> Iterator[Run]:
 
 def tables(done: Sequence[Done], names: dict[str, str]) -> list[Table]:
     """That table, where there are runs with starting weights for it; rows by the `names` of methods."""
-    mine = [each for each in done if (each.run.benchmark, each.task) == (SUITE, "uda") and each.method in published.PRETRAINED]
+    mine = [
+        each
+        for each in done
+        if (each.run.benchmark, each.task) == (SUITE, "uda") and each.method in published.PRETRAINED
+    ]
     loaded = [each for each in mine if each.run.weights and not each.run.options]
     usual = _usual(loaded)
     shown, others = [each for each in loaded if _kind(each) == usual], [each for each in loaded if _kind(each) != usual]
@@ -41,7 +45,9 @@ def tables(done: Sequence[Done], names: dict[str, str]) -> list[Table]:
         groups = (scratch, to_the_end, stopped, windows)
         if any(groups[1:]):
             rows.append([names[method], *(_cell(group, value) for group, value in zip(groups, paper, strict=True))])
-    notes = ["In parentheses the paper's figure, a mean over 30 pairs. The best window is found with the target's test labels."]
+    notes = [
+        "In parentheses the paper's figure, a mean over 30 pairs. The best window is found with the target's test labels."
+    ]
     if others:
         notes.append(f"Pre-trained are runs with {_told(shown)}; those with {_told(others)} stand among the variants.")
     return [Table(f"{SUITE}, UDA: pre-training", ["method", *COLUMNS], rows, notes)] if rows else []

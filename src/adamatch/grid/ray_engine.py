@@ -11,13 +11,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from adamatch.errors import InputError, Interruption
+from adamatch.base.errors import InputError, Interruption
+from adamatch.config.run import Run
 from adamatch.grid import lease
 from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
 from adamatch.grid.work import BrokenProcess, Job, say
-from adamatch.train.run import Run
 
 RETRIES = 2  # of a task whose worker or machine died, by Ray itself
 GRACE = 30.0  # seconds for tasks that are asked to stop to write their checkpoints
@@ -68,9 +68,9 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int
     def submit(batch: tuple[Run, ...]) -> None:
         if not batch:
             return
-        task = ray.remote(num_cpus=asked.cpus_per_run, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interruption])(
-            _task
-        )
+        task = ray.remote(
+            num_cpus=asked.cpus_per_run, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interruption]
+        )(_task)
         if refused:
             task = task.options(label_selector={"ray.io/node-id": f"!in({','.join(refused)})"})
         pending[task.remote(replace(job, runs=batch), token, asked.cpus_per_run, until)] = batch
@@ -147,7 +147,9 @@ def _places(ray: Any, job: Job, asked: Resources) -> tuple[float, int]:
     if gpus is None:
         gpus = 1.0 if there and job.device != "cpu" else 0.0
     if not gpus and job.device == "cuda":
-        raise InputError("--device cuda needs GPUs, and none were asked for or are in the Ray cluster: give --gpus-per-run 1")
+        raise InputError(
+            "--device cuda needs GPUs, and none were asked for or are in the Ray cluster: give --gpus-per-run 1"
+        )
     if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise InputError(f"--gpus-per-run: give a part of one (0.5) or whole ones, not {gpus}")
     rooms = [node.get("CPU", 0) // asked.cpus_per_run for node in nodes]
@@ -166,7 +168,9 @@ def _import() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise InputError("--engine ray needs Ray: pip install 'adamatch[ray]', on every machine of the cluster") from None
+        raise InputError(
+            "--engine ray needs Ray: pip install 'adamatch[ray]', on every machine of the cluster"
+        ) from None
 
 
 def _connect(ray: Any, address: str) -> None:

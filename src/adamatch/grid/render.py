@@ -5,8 +5,8 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adamatch.errors import shown, unknown
-from adamatch.terminal import no_formula
+from adamatch.base.console import no_formula
+from adamatch.base.errors import shown, unknown
 
 
 @dataclass(frozen=True)

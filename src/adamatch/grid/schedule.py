@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from adamatch.config.run import Run
 from adamatch.grid import engines
 from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders, State
 from adamatch.grid.work import Job, Train, train_one
 from adamatch.train import speed
-from adamatch.train.run import Run
 
 
 def run_grid(
@@ -50,7 +50,9 @@ def run_grid(
     do = engines.choose(engine, job, asked := replace(resources or Resources(), processes=processes))
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could
-        if folders.state(run) == "failed" and retry:  # looked at in any case: of leases that change later it is known who lives
+        if (
+            folders.state(run) == "failed" and retry
+        ):  # looked at in any case: of leases that change later it is known who lives
             folders.forget(run)
     do(job, asked)
     states = Counter(folders.state(run) for run in job.runs)

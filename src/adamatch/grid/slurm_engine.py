@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
 from adamatch.grid.work import Job, say
@@ -54,7 +54,9 @@ def run(job: Job, asked: Resources) -> None:
     executor.update_parameters(**_parameters(asked, int(gpus), len(made), token))
     tasks = [Task(replace(job, runs=batch), token, asked.cpus_per_run) for batch in made]
     ids = _submit(executor, tasks, limit)
-    say(f"submitted {len(left)} runs as {len(tasks)} tasks of {len(ids)} SLURM job{'s' * (len(ids) > 1)}: {', '.join(ids)}")
+    say(
+        f"submitted {len(left)} runs as {len(tasks)} tasks of {len(ids)} SLURM job{'s' * (len(ids) > 1)}: {', '.join(ids)}"
+    )
     say(f"look with `squeue -j {','.join(ids)}` and `adamatch grid status`; what they say is in {logs}")
 
 
@@ -108,7 +110,9 @@ def _check_minutes(asked: Resources) -> None:
     """A job that asks for more than its partition gives would wait for ever."""
     for line in _ask("sinfo", "-h", "-o", "%P %l").splitlines():
         name, limit = line.split()
-        ours = name.rstrip("*") == asked.partition if asked.partition else name.endswith("*")  # the star is at the default
+        ours = (
+            name.rstrip("*") == asked.partition if asked.partition else name.endswith("*")
+        )  # the star is at the default
         found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", limit)
         if ours and found:
             days, hours, minutes = (int(number or 0) for number in found.groups())
@@ -138,5 +142,7 @@ def _import() -> Any:
         raise InputError("--engine slurm needs submitit: pip install 'adamatch[slurm]'") from None
     missing = [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]
     if missing:
-        raise InputError(f"--engine slurm needs SLURM's commands, and {missing[0]} is not here: start it on a login node")
+        raise InputError(
+            f"--engine slurm needs SLURM's commands, and {missing[0]} is not here: start it on a login node"
+        )
     return submitit

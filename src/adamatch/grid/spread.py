@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import torch
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.config.run import Run
+from adamatch.datasets.prepared import default_root
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Job, work_and_look_again
-from adamatch.sets.prepared import default_root
-from adamatch.train.run import Run
 
 MOST = 8  # runs in a batch: compiling is paid once in so many, which is little enough
 LONGEST = 3600.0  # seconds that a batch of several runs may be estimated to take

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from adamatch.errors import InputError
-from adamatch.files import make_folder, read_json, write_atomically
+from adamatch.base.errors import InputError
+from adamatch.base.files import make_folder, read_json, write_atomically
+from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.train.folder import RunFolder, read_result, write_result
-from adamatch.train.run import Run
+from adamatch.train.run_folder import RunFolder, read_result, write_result
 
 State = Literal["done", "failed", "running", "waiting"]
 STATES: tuple[State, ...] = ("done", "failed", "running", "waiting")
@@ -66,7 +66,9 @@ class Folders:
         try:
             make_folder(folder)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise InputError(f"{folder} cannot be made ({error.strerror}): clear the way, or give another --out") from None
+            raise InputError(
+                f"{folder} cannot be made ({error.strerror}): clear the way, or give another --out"
+            ) from None
         if not (folder / "run.json").exists():
             write_atomically(folder / "run.json", run.to_json())
         return folder

@@ -46,7 +46,13 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
     """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
     done = cells_of(results)
     plain = [each for each in done if not each.variant]
-    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *pretraining.tables(done, METHODS), *_variants(done)]
+    made = [
+        *_summaries(plain),
+        *_side_by_side(plain),
+        *_matrices(plain),
+        *pretraining.tables(done, METHODS),
+        *_variants(done),
+    ]
     if detail:
         made.append(_cells(done))
     if made and done:
@@ -87,14 +93,18 @@ def _side_by_side(done: Sequence[Done]) -> list[Table]:
     for key in sorted({each.setting for each in done}, key=_order):
         mine = [each for each in done if each.setting == key]
         have = {method: {each.pair for each in mine if each.method == method} for method in METHODS}
-        pairs = sorted(pair for pair in set().union(*have.values()) if sum(pair in those for those in have.values()) > 1)
+        pairs = sorted(
+            pair for pair in set().union(*have.values()) if sum(pair in those for those in have.values()) > 1
+        )
         if not pairs or len({frozenset(those) for those in have.values() if those}) == 1:
             continue
         rows = [
             (name, [[each for each in mine if (each.method, each.pair) == (method, pair)] for pair in pairs])
             for method, name in METHODS.items()
         ]
-        made.append(_table(f"{_titled(key)}: methods on the same pairs", "method", [_arrow(pair) for pair in pairs], rows))
+        made.append(
+            _table(f"{_titled(key)}: methods on the same pairs", "method", [_arrow(pair) for pair in pairs], rows)
+        )
     return made
 
 
@@ -109,7 +119,8 @@ def _matrices(done: Sequence[Done]) -> list[Table]:
         sources = sorted({each.run.source for each in mine})
         targets = sorted({each.run.target for each in mine})
         rows = [
-            (source, [[each for each in mine if each.pair == (source, target)] for target in targets]) for source in sources
+            (source, [[each for each in mine if each.pair == (source, target)] for target in targets])
+            for source in sources
         ]
         title = f"{_titled(mine[0].setting)}, {METHODS[method]}: every pair"
         made.append(_table(title, "source \\ target", targets, rows, compared=False))
@@ -163,7 +174,9 @@ def _cells(done: Sequence[Done]) -> Table:
         mine = [each for each in done if (*each.setting, each.pair, each.method, each.variant) == key]
         benchmark, task, labels, pair, method, text = key
         shown = beside(figure(mine), mine) if not text else figure(mine)
-        name = f"{benchmark} {task.upper()}{labels or ''} {_arrow(pair)}, {METHODS[method]}{f' ({text})' if text else ''}"
+        name = (
+            f"{benchmark} {task.upper()}{labels or ''} {_arrow(pair)}, {METHODS[method]}{f' ({text})' if text else ''}"
+        )
         rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", _seconds(mine)])
     notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
@@ -174,7 +187,9 @@ def _seconds(done: Sequence[Done]) -> str:
     shared = sorted({each.result.get("at_a_time", 1) for each in done})
     shown = []
     for count in shared:
-        mean = statistics.fmean(each.result.get("seconds") or 0.0 for each in done if each.result.get("at_a_time", 1) == count)
+        mean = statistics.fmean(
+            each.result.get("seconds") or 0.0 for each in done if each.result.get("at_a_time", 1) == count
+        )
         shown.append(f"{mean:.0f}{f' ({count} at a time)' if count > 1 else ''}")
     return ", ".join(shown)
 
@@ -216,7 +231,9 @@ def _table(
         _mark_narrow([row[column] for _, row in named], cells, column)
         _mark_best(cells, column, [name for name, _ in named])
     counts = sorted({cell.n for row in cells for cell in row if isinstance(cell, Figure)})
-    seeds = f"n = {counts[0]} seed{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]} seeds"
+    seeds = (
+        f"n = {counts[0]} seed{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]} seeds"
+    )
     covered = {len({each.pair for each in group}) for _, groups in named for group in groups if group}
     over = f", means over up to {max(covered)} pairs" if max(covered) > 1 else ""
     notes = [COUNTED.format(seeds + over) + _explained([cell for row in cells for cell in row])]

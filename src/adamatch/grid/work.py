@@ -14,14 +14,15 @@ from pathlib import Path
 
 import torch
 
-from adamatch import experiment, locks
-from adamatch.errors import InputError, Interruption, shown
-from adamatch.files import disk_is_full, disk_reason, may_pass
+from adamatch import experiment
+from adamatch.base import locks
+from adamatch.base.errors import InputError, Interruption, shown
+from adamatch.base.files import disk_is_full, disk_reason, may_pass
+from adamatch.config.run import Run
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
 from adamatch.grid.state import Folders, one_line, trace_of
 from adamatch.train import speed
-from adamatch.train.run import Run
 
 AGAIN_AFTER = (10.0, 60.0, 300.0)  # seconds, before a run is tried again whose disk was away for a moment
 ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other
@@ -104,7 +105,9 @@ def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
             return
         except Exception as error:
             if disk_is_full(error):
-                raise InputError(f"{platform.node()}: the disk is full, at {run.name}: make room and start again") from None
+                raise InputError(
+                    f"{platform.node()}: the disk is full, at {run.name}: make room and start again"
+                ) from None
             if pause is None or not may_pass(error):
                 raise
             say(f"{run.name}: {disk_reason(error)}; it is tried again in {pause:.0f} s")
@@ -167,7 +170,9 @@ def _clean_up() -> None:
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
-            raise BrokenProcess(f"the GPU does not work any more in this process ({one_line(error)}): start again") from None
+            raise BrokenProcess(
+                f"the GPU does not work any more in this process ({one_line(error)}): start again"
+            ) from None
 
 
 def say(line: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from adamatch.errors import InputError, unknown
+from adamatch.base.errors import InputError, unknown
 from adamatch.methods import mcd
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.baseline import BaselineBN, Supervised

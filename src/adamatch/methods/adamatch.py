@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from adamatch.errors import InputError
-from adamatch.methods import arguments, parts, schedules, trust
+from adamatch.base.errors import InputError
+from adamatch.methods import arguments, confidence_weights, parts, schedules
 from adamatch.methods.averages import Running, Window
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
@@ -58,11 +58,13 @@ class AdaMatch(Method):
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
-            raise InputError("align='target' and a known class distribution (target=) go together: give both or neither")
+            raise InputError(
+                "align='target' and a known class distribution (target=) go together: give both or neither"
+            )
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
         self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
         self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
-        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *trust.KINDS)
+        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *confidence_weights.KINDS)
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
         self.batches = batches if arguments.halved(source_loss) else None
@@ -70,7 +72,7 @@ class AdaMatch(Method):
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
         self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
-        self.weigh = trust.make(threshold, classes, window)
+        self.weigh = confidence_weights.make(threshold, classes, window)
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]

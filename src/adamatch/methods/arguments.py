@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from adamatch.errors import InputError, shortened, unknown
+from adamatch.base.errors import InputError, shortened, unknown
 
 MOST = 2**16  # of whatever is counted: an average over more batches, or more generations, are a slip of the keyboard
 
@@ -67,11 +67,17 @@ def distribution(values: Tensor | Sequence[float], classes: int) -> Tensor:
     try:
         known = torch.as_tensor(values, dtype=torch.get_default_dtype())
     except (TypeError, ValueError, RuntimeError):  # the last of numbers that are too large
-        raise InputError(f"a known class distribution is a list of {classes} numbers, not {shortened(values)}") from None
+        raise InputError(
+            f"a known class distribution is a list of {classes} numbers, not {shortened(values)}"
+        ) from None
     if known.shape != (classes,):
-        raise InputError(f"a known class distribution needs {classes} numbers, one per class; this one has {known.numel()}")
+        raise InputError(
+            f"a known class distribution needs {classes} numbers, one per class; this one has {known.numel()}"
+        )
     if not bool((known >= 0).all()) or abs(float(known.sum()) - 1) > 1e-3:
-        raise InputError(f"a known class distribution has no negative number and sums to 1; this one sums to {known.sum():.4g}")
+        raise InputError(
+            f"a known class distribution has no negative number and sums to 1; this one sums to {known.sum():.4g}"
+        )
     return known
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from adamatch import ranks
+from adamatch.base import ranks
 
 
 class Running(nn.Module):

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
 from adamatch.methods import parts
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
-from adamatch.nets.norm import unrecorded
+from adamatch.networks.norm import unrecorded
 
 
 class MCD(Method):

@@ -7,12 +7,14 @@ Symbols are the paper's: `sl` source labelled, `tu` target unlabelled, `w` and `
 import torch
 from torch import Tensor, nn
 
-from adamatch import ranks
-from adamatch.errors import InputError
-from adamatch.nets.norm import depends_on_batch, unrecorded
+from adamatch.base import ranks
+from adamatch.base.errors import InputError
+from adamatch.networks.norm import depends_on_batch, unrecorded
 
 
-def forward_twice(net: nn.Module, x_sl: Tensor, x_tu_w: Tensor, x_tu_s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def forward_twice(
+    net: nn.Module, x_sl: Tensor, x_tu_w: Tensor, x_tu_s: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Z'_SL, Z_TU,w, Z_TU,s, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
 
     Of both batches, batch norm records the joint one's statistics only, lest labelled images be counted twice. Networks of this
@@ -116,7 +118,9 @@ def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
 def first_loss(y_tu_first: Tensor, z_s: Tensor) -> Tensor:
     """Cross-entropy of strong views with labels from before training; rows of zeros are images without one."""
     if len(y_tu_first) != len(z_s):
-        raise InputError("anchored=True needs labels that unlabelled images had before training: y_tu_first in the batch")
+        raise InputError(
+            "anchored=True needs labels that unlabelled images had before training: y_tu_first in the batch"
+        )
     return cross_entropy(y_tu_first, z_s).mean()
 
 

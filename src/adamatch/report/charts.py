@@ -126,7 +126,9 @@ def histogram(title: str, text: str, source: Sequence[float], target: Sequence[f
     medians = [f"{short(float(np.median(values)))}{unit}" for values in (source, target)]
     alt = f"{title}: the median of the source is {medians[0]}, that of the target {medians[1]}."
     outlines = _outline(counts[0] / top), _outline(counts[1] / top)
-    return Histogram(title, text, outlines, f"{short(low)}{unit}", f"{short(high)}{unit}", (medians[0], medians[1]), alt)
+    return Histogram(
+        title, text, outlines, f"{short(low)}{unit}", f"{short(high)}{unit}", (medians[0], medians[1]), alt
+    )
 
 
 def _outline(heights: NDArray[np.float64]) -> str:
@@ -142,7 +144,8 @@ def feature_map(found: FeatureMap, classes: Sequence[str]) -> Mapping[str, Any]:
     low, high = np.percentile(both, apart, axis=0), np.percentile(both, 100 - apart, axis=0)
     span = float(max(*(high - low), 1e-6))
     place = {
-        name: _placed(points, (low + high) / 2, span) for name, points in (("source", found.source), ("target", found.target))
+        name: _placed(points, (low + high) / 2, span)
+        for name, points in (("source", found.source), ("target", found.target))
     }
     counts = np.bincount(np.concatenate([found.source_classes, found.target_classes]), minlength=len(classes))
     order = [int(each) for each in np.argsort(-counts, kind="stable") if counts[each]]
@@ -150,11 +153,18 @@ def feature_map(found: FeatureMap, classes: Sequence[str]) -> Mapping[str, Any]:
     looks = {number: f"c{i}" for i, number in enumerate(coloured)}
     planes = []
     for name, other, labels in (("source", "target", found.source_classes), ("target", "source", found.target_classes)):
-        dots = [(looks.get(number, "rest"), _dots(place[name][labels == number])) for number in (*order[COLOURS:], *coloured)]
-        names = [
-            (classes[number], *_middle(place[name][labels == number])) for number in coloured if (labels == number).sum() > 2
+        dots = [
+            (looks.get(number, "rest"), _dots(place[name][labels == number]))
+            for number in (*order[COLOURS:], *coloured)
         ]
-        planes.append({"name": name, "behind": _dots(place[other]), "dots": [each for each in dots if each[1]], "names": names})
+        names = [
+            (classes[number], *_middle(place[name][labels == number]))
+            for number in coloured
+            if (labels == number).sum() > 2
+        ]
+        planes.append(
+            {"name": name, "behind": _dots(place[other]), "dots": [each for each in dots if each[1]], "names": names}
+        )
     key = [(looks[number], classes[number]) for number in coloured]
     return {"planes": planes, "key": key, "rest": len(order) - len(coloured), "how": found.how}
 

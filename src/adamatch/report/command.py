@@ -6,12 +6,24 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from adamatch.files import read_json
+from adamatch.base.files import read_json
+from adamatch.config.run import LATER, PAPER, PRETRAINED, Recipe, Run, recipe
 from adamatch.report.record import NOT_JSON, Record, section
-from adamatch.train import again
-from adamatch.train.run import LATER, PAPER, PRETRAINED, Recipe, Run, recipe
+from adamatch.train import resume
 
-OF_TRAIN = ("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics")
+OF_TRAIN = (
+    "images",
+    "batch",
+    "uratio",
+    "tau",
+    "lr",
+    "weight_decay",
+    "network",
+    "strong",
+    "mirror",
+    "repeat",
+    "statistics",
+)
 OF_FIT = ("network", "size", "images", "batch", "lr")
 NAMES = dict.fromkeys(("benchmark", "task", "source", "target", "method")) | {"budget": "paper", "weights": ""}
 OWN = "folders"  # the benchmark of one's own images
@@ -21,7 +33,11 @@ def command(record: Record, given: Mapping[str, str | None]) -> str:
     """For a shell, or for Python where the command line has no words for it; empty where run.json does not say enough."""
     weights = _weights(record.path, record.run)
     run, values = {**record.run, "weights": weights}, section(record.run, "recipe")
-    if not values or "seed" not in run or not all(isinstance(run.get(name, given), str) for name, given in NAMES.items()):
+    if (
+        not values
+        or "seed" not in run
+        or not all(isinstance(run.get(name, given), str) for name, given in NAMES.items())
+    ):
         return ""
     out = f"{record.path.name}-again"
     if run["benchmark"] == OWN:
@@ -32,13 +48,13 @@ def command(record: Record, given: Mapping[str, str | None]) -> str:
 def _weights(folder: Path, run: Mapping[str, Any]) -> Any:
     """What the run began from; of one that was prolonged, what the first one did. None where that is not known."""
     weights = run.get("weights", "")
-    if not isinstance(weights, str) or not weights.startswith(again.FROM):
+    if not isinstance(weights, str) or not weights.startswith(resume.FROM):
         return weights
     try:
-        first = read_json(folder / again.EARLIER / "run.json")
+        first = read_json(folder / resume.EARLIER / "run.json")
     except NOT_JSON:
         return None
-    return _weights(folder / again.EARLIER, first) if isinstance(first, dict) else None
+    return _weights(folder / resume.EARLIER, first) if isinstance(first, dict) else None
 
 
 def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, str | None], out: str) -> str:
@@ -49,7 +65,11 @@ def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, 
     said |= {"weights": None if own else run.get("weights") or "none", "strong": values.get("strong", "cta")}
     # On a CPU some is chosen with the frozen scales for which there is no option: then they are left to be chosen again.
     said |= {"frozen": values.get("frozen", 0)} if "views" not in values else {"device": "cpu"}
-    said |= {"mirror": bool(values.get("mirror", True)), "repeat": bool(values.get("repeat", True)), "seed": run["seed"]}
+    said |= {
+        "mirror": bool(values.get("mirror", True)),
+        "repeat": bool(values.get("repeat", True)),
+        "seed": run["seed"],
+    }
     said["out"] = out
     if not own and not run.get("options") and None not in paths.values():
         return _shell("fit", paths | said, switches=("mirror", "repeat"))
@@ -65,12 +85,18 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
     said = {name: run[name] for name in names if run.get(name) not in (None, "", 0, "paper") or name == "seed"}
     if run["benchmark"] not in PAPER:
         return ""
-    budget, task, protocol = run.get("budget", "paper"), run.get("task", "uda"), PRETRAINED if run.get("weights") else {}
+    budget, task, protocol = (
+        run.get("budget", "paper"),
+        run.get("task", "uda"),
+        PRETRAINED if run.get("weights") else {},
+    )
     mine = recipe(run["benchmark"], budget, task, **protocol)
     usual = asdict(Run(task=task, labels=int(run.get("labels") == 1), recipe=mine).recipe)  # of one, nothing is spread
     whole = LATER | dict(values)
     changed = {
-        each.name: whole[each.name] for each in fields(Recipe) if each.name in whole and whole[each.name] != usual[each.name]
+        each.name: whole[each.name]
+        for each in fields(Recipe)
+        if each.name in whole and whole[each.name] != usual[each.name]
     }
     if changed.keys() <= set(OF_TRAIN):
         options = {f"option {name}": value for name, value in section(run, "options").items()}

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from adamatch.judge import outputs
 from adamatch.report import page
 from adamatch.report import record as recorded
-from adamatch.report.answers import answers, most
 from adamatch.report.curves import of_runs
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
+from adamatch.report.prediction_summary import answers, most
 from adamatch.report.record import Record, number
 from adamatch.report.tables import duration, settings, title
 from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
+from adamatch.verdict import eval_outputs
 
 COLOURS = 10
 PICTURES = 24  # images that the runs disagree on
@@ -93,14 +93,16 @@ def _same_images(records: Sequence[Record], notes: Sequence[Notes]) -> bool:
     Where labels are of the target itself, seeds hold out others.
     """
     wanted = {
-        (record.run.get("benchmark"), record.run.get("target"), record.classes, outputs.images(record.path))
+        (record.run.get("benchmark"), record.run.get("target"), record.classes, eval_outputs.images(record.path))
         for record in records
     }
     shapes = {record.said["target"].shape if record.said else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes and notes[0].target is not None
 
 
-def _disagree(found: Sequence[Any], names: Sequence[str], records: Sequence[Record], notes: Notes) -> list[dict[str, Any]]:
+def _disagree(
+    found: Sequence[Any], names: Sequence[str], records: Sequence[Record], notes: Notes
+) -> list[dict[str, Any]]:
     """Images with the most different answers, and of these the ones that runs are surest of."""
     votes = np.stack([each.classes for each in found])
     sure = np.mean([each.sure for each in found], axis=0)

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 
 from adamatch.report.charts import Curve, Histogram, curve, histogram
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
 from adamatch.report.record import Record, number, section
 
 # A key of metrics.jsonl, its title, whether it is in percent, and how to read it.
 CURVES = (
-    ("loss_source", "Loss on labelled images", "Falls while the labelled images are learnt, and should end low and level."),
+    (
+        "loss_source",
+        "Loss on labelled images",
+        "Falls while the labelled images are learnt, and should end low and level.",
+    ),
     (
         "loss_target",
         "Loss on pseudo-labels",
@@ -101,5 +105,7 @@ def look_charts(notes: Notes) -> list[Histogram]:
     if notes.source is None or notes.target is None:
         return []
     pools = notes.source.looks, notes.target.looks
-    made = [histogram(title, text, pools[0].get(key, []), pools[1].get(key, []), unit) for key, title, unit, text in LOOKS]
+    made = [
+        histogram(title, text, pools[0].get(key, []), pools[1].get(key, []), unit) for key, title, unit, text in LOOKS
+    ]
     return [each for each in made if each is not None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from adamatch.augment.views import normalise
-from adamatch.data.store import Labels, Pixels
 from adamatch.evaluate import predict
+from adamatch.images.store import Labels, Pixels
 from adamatch.model import Model
 from adamatch.report.looks import spread
 from adamatch.report.pool import Pool
@@ -56,7 +56,8 @@ def make(model: Model, source: Pool, target: Pool) -> FeatureMap | None:
     """None where the network has no `features(x)`, or such as gives no vector for each image."""
     rows = {name: spread(pool.count, MOST) for name, pool in (("source", source), ("target", target))}
     images = {
-        name: np.stack([pool.pixels(row) for row in rows[name]]) for name, pool in (("source", source), ("target", target))
+        name: np.stack([pool.pixels(row) for row in rows[name]])
+        for name, pool in (("source", source), ("target", target))
     }
     found = [_features(model, each) for each in images.values()]
     if found[0] is None or found[1] is None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adamatch.data.decode import short_side
-from adamatch.data.store import Pixels
+from adamatch.images.decode import short_side
+from adamatch.images.store import Pixels
 
 MOST = 400  # images of each kind that are measured
 LUMA = np.array([0.299, 0.587, 0.114], np.float32) / 255

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adamatch.data.tasks import Problem
-from adamatch.files import parse
-from adamatch.given import argument
-from adamatch.terminal import percent
-from adamatch.train.folder import RunFolder
+from adamatch.base.cli_names import argument
+from adamatch.base.console import percent
+from adamatch.base.files import parse
+from adamatch.images.tasks import Problem
+from adamatch.train.run_folder import RunFolder
 
 
 def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
@@ -51,7 +51,10 @@ def of_last(count: int) -> str:
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
     """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
     told = []
-    counts = found["median_of"], found.get("source_median_of", found["median_of"])  # models of earlier versions have the first
+    counts = (
+        found["median_of"],
+        found.get("source_median_of", found["median_of"]),
+    )  # models of earlier versions have the first
     target, source = (f" ({of_last(count)})" for count in counts)
     if found["target_accuracy"] is not None:
         how = f" ({found['tested']})" if found.get("tested") else target

@@ -12,32 +12,38 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import adamatch
-from adamatch.data.own import OwnData
-from adamatch.data.tasks import Problem
-from adamatch.ending import JUDGED
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.base.files import disk_reason, place, write_whole, writing
+from adamatch.config.run import Run
 from adamatch.experiment import problem_of
-from adamatch.files import disk_reason, place, write_whole, writing
+from adamatch.finalise import JUDGED
+from adamatch.images.tasks import Problem
+from adamatch.images.user_data import OwnData
 from adamatch.model import Model
-from adamatch.report import notes as noted
+from adamatch.report import image_statistics as noted
 from adamatch.report import record as recorded
-from adamatch.report.answers import Answers, Picture, answers, confusions, galleries, moves, shares
 from adamatch.report.charts import feature_map
 from adamatch.report.command import OWN, command
 from adamatch.report.curves import curves, look_charts
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
+from adamatch.report.prediction_summary import Answers, Picture, answers, confusions, galleries, moves, shares
 from adamatch.report.record import Record
 from adamatch.report.tables import beside, facts, settings, title
 from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
-from adamatch.train.run import Run
 
 NAME = "report.html"
 LARGEST = 5_000_000  # bytes of a page
 PICTURES = 700  # about so many fit
 STRIP = 8  # pictures of a kind, of each class
 WARNED = 8  # pictures of a warning
-TURNING = {0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # signs that turn the text around them
+TURNING = {
+    0x200E,
+    0x200F,
+    0x061C,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+}  # signs that turn the text around them
 
 
 def write(
@@ -56,7 +62,9 @@ def write(
 def is_older(folder: Path) -> bool:
     """Whether there is no page yet, or one from before the result or the verdict, which comes anew with a later twin."""
     page, known = folder / NAME, (folder / "result.json", folder / JUDGED)
-    return not page.exists() or any(each.exists() and page.stat().st_mtime_ns < each.stat().st_mtime_ns for each in known)
+    return not page.exists() or any(
+        each.exists() and page.stat().st_mtime_ns < each.stat().st_mtime_ns for each in known
+    )
 
 
 def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
@@ -159,7 +167,8 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
         "beside": beside(record, found),
         "moves": moves(found, record.classes) if found is not None and found.twin is not None else [],
         "shares": parts,
-        "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0) or 1.0,
+        "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0)
+        or 1.0,
         "galleries": strips,
         "pictures": pictures,
         "labelled": thumbnails(notes.source, sorted(labelled)) if notes.source is not None else {},

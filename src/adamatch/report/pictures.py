@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adamatch.augment.views import Views
-from adamatch.data.store import Store
+from adamatch.config.run import Recipe
 from adamatch.evaluate import predict
+from adamatch.images.store import Store
 from adamatch.model import Model
-from adamatch.train.run import Recipe
 
 RIGHT, WRONG = "#1a7f37", "#cf222e"
 
@@ -66,7 +66,9 @@ def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: i
                 right = guess == test.labels[row]
                 text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
                 axis.set_title(text, fontsize=9, color=RIGHT if right else WRONG, pad=2)
-            line[0].set_ylabel(f"{name.replace('_', ' ')}\n({titles[block]})", fontsize=8, rotation=0, ha="right", va="center")
+            line[0].set_ylabel(
+                f"{name.replace('_', ' ')}\n({titles[block]})", fontsize=8, rotation=0, ha="right", va="center"
+            )
     figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12, y=0.96)
     return _save(figure, path)
 

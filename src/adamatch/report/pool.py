@@ -10,9 +10,9 @@ from typing import Any, Self, get_args
 import numpy as np
 from PIL import Image
 
-from adamatch.data.decode import SIXTEEN_BITS, Shape, read_image, square
-from adamatch.data.store import Pixels
-from adamatch.errors import InputError
+from adamatch.base.errors import InputError
+from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, square
+from adamatch.images.store import Pixels
 from adamatch.report.looks import Looks, measure, spread
 from adamatch.report.record import counts, number, texts
 
@@ -89,7 +89,12 @@ class Pool:
         (count,), looks, shape, root = counts([facts["count"]]), facts["looks"], facts["shape"], facts.get("root") or ""
         numbers = [number(value) for values in looks.values() for value in values]
         files, labels = texts(facts.get("files") or []), counts(facts.get("labels") or [])
-        if None in numbers or shape not in get_args(Shape) or not isinstance(root, str) or "\0" in "".join((root, *files)):
+        if (
+            None in numbers
+            or shape not in get_args(Shape)
+            or not isinstance(root, str)
+            or "\0" in "".join((root, *files))
+        ):
             raise ValueError("not a pool of images")
         if len(files) not in (0, count) or len(labels) not in (0, count):
             raise ValueError("as many names and labels as images, or none")

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from adamatch.errors import InputError
-from adamatch.files import parse, read_json, unsealed
-from adamatch.judge.outputs import FOLDER, Probabilities
-from adamatch.train.folder import CLASSES
+from adamatch.base.errors import InputError
+from adamatch.base.files import parse, read_json, unsealed
+from adamatch.train.run_folder import CLASSES
 from adamatch.twin import ALONE
 from adamatch.twin import FOLDER as TWIN
+from adamatch.verdict.eval_outputs import FOLDER, Probabilities
 
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
 

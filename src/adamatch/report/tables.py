@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from adamatch.report.answers import Answers
-from adamatch.report.notes import Notes
+from adamatch.report.image_statistics import Notes
+from adamatch.report.prediction_summary import Answers
 from adamatch.report.record import Record, number, section
-from adamatch.train.again import without_digests
+from adamatch.train.resume import without_digests
 
 ACCURACY = "accuracy on labelled target images"
 TASKS = {
@@ -49,7 +49,13 @@ def duration(record: Record) -> str:
         seconds = number(record.rows[-1].get("seconds")) if record.rows else None
     if seconds is None:
         return ""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def beside(record: Record, found: Answers | None) -> list[tuple[str, str, str]]:
@@ -101,7 +107,9 @@ def settings(record: Record) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Versions", section(result, "versions")),
     )
     return [
-        (name, [(str(key).replace("_", " "), _text(value)) for key, value in group.items()]) for name, group in groups if group
+        (name, [(str(key).replace("_", " "), _text(value)) for key, value in group.items()])
+        for name, group in groups
+        if group
     ]
 
 
@@ -110,4 +118,6 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else "\u2013" if value in ("", None) else str(value)
+    return (
+        f"{value:,}" if isinstance(value, int) and value >= 10_000 else "\u2013" if value in ("", None) else str(value)
+    )

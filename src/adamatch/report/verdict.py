@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from adamatch.report.answers import Answers
+from adamatch.report.prediction_summary import Answers
 from adamatch.report.record import Record, number, section
 
 TWIN = "the same network trained on the labelled images alone"
@@ -49,7 +49,9 @@ def _head(record: Record, gain: float | None) -> tuple[str, str]:
     if not record.finished:
         return "Under way", "open"
     if gain is None:
-        return ("Trained", "open") if record.run.get("method") != "supervised" else ("Trained without adaptation", "open")
+        return (
+            ("Trained", "open") if record.run.get("method") != "supervised" else ("Trained without adaptation", "open")
+        )
     if gain > LITTLE:
         return "Adaptation helped", "good"
     return ("Adaptation did harm", "poor") if gain < -LITTLE else ("Adaptation changed little", "open")
@@ -97,7 +99,10 @@ def warnings(record: Record) -> list[dict[str, Any]]:
     found = record.verdict.get("warnings")
     return [
         {"kind": str(each.get("kind") or "warning"), "line": str(each["line"])}
-        | {name: [row for row in _list(each.get(name)) if isinstance(row, int) and row >= 0] for name in ("rows", "pairs")}
+        | {
+            name: [row for row in _list(each.get(name)) if isinstance(row, int) and row >= 0]
+            for name in ("rows", "pairs")
+        }
         for each in _list(found)
         if isinstance(each, dict) and each.get("line")
     ]

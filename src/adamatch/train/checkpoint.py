@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from adamatch.errors import InputError
-from adamatch.files import (
+from adamatch.base.errors import InputError
+from adamatch.base.files import (
     SEAL,
     checksum,
     disk_is_full,

@@ -21,12 +21,12 @@ from torch import nn
 from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
 import adamatch
-from adamatch import ranks
-from adamatch.data.tasks import Problem, split_hash
-from adamatch.errors import Elsewhere, InputError, Interruption
-from adamatch.given import setting
-from adamatch.train.pulse import BEAT, SUSPECT, Pulse
-from adamatch.train.run import Run
+from adamatch.base import ranks
+from adamatch.base.cli_names import setting
+from adamatch.base.errors import Elsewhere, InputError, Interruption
+from adamatch.config.run import Run
+from adamatch.images.tasks import Problem, split_hash
+from adamatch.train.heartbeat import BEAT, SUSPECT, Pulse
 
 FIRST_SPEAKS = 1.0  # seconds by which rank 0 is ahead, when all ranks end for the same reason
 _joins = itertools.count()
@@ -130,7 +130,9 @@ def _start(device: torch.device) -> None:
         if device.index is not None:
             raise InputError(f"every rank takes a GPU of its own: leave --device at auto, or at cuda (not {device})")
         if local >= gpus:
-            raise InputError(f"{here} has {gpus} GPUs and more processes than that: start it with --nproc-per-node {gpus}")
+            raise InputError(
+                f"{here} has {gpus} GPUs and more processes than that: start it with --nproc-per-node {gpus}"
+            )
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=ranks.PATIENCE)
     atexit.register(dist.destroy_process_group)
@@ -182,4 +184,6 @@ def _verdict(pulse: Pulse, error: ranks.Silence | Terminated) -> BaseException:
     time.sleep((SUSPECT + 5) * BEAT)
     if isinstance(error, Terminated):
         return Interruption("stopped by SIGTERM while not training")
-    return _told(pulse, InputError(f"the ranks lost each other ({error}): start all of them again with the same command"))
+    return _told(
+        pulse, InputError(f"the ranks lost each other ({error}): start all of them again with the same command")
+    )

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from adamatch.data.feed import Place
+from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
 
@@ -20,7 +20,9 @@ class Execution:
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
     brief: bool = False  # a twin's: what its run has said is not said again, and outputs are noted at the end alone
-    maps: dict[Any, Any] = field(default_factory=dict)  # what frozen blocks made of images, for a twin that wants the same
+    maps: dict[Any, Any] = field(
+        default_factory=dict
+    )  # what frozen blocks made of images, for a twin that wants the same
     began: float = field(default_factory=time.monotonic)
 
     def anew(self) -> Self:

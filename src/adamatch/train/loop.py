@@ -10,22 +10,24 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from adamatch import ranks
-from adamatch.data.tasks import Problem
-from adamatch.errors import InputError, Interruption
-from adamatch.given import argument, overwriting
+from adamatch.base import ranks
+from adamatch.base.cli_names import argument, overwriting
+from adamatch.base.errors import InputError, Interruption
+from adamatch.config.run import Run
+from adamatch.images.tasks import Problem
 from adamatch.train import checkpoint, memory, stopping
-from adamatch.train.events import Events
+from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
-from adamatch.train.folder import RunFolder
+from adamatch.train.health import warnings_of
 from adamatch.train.progress import Progress
-from adamatch.train.run import Run
-from adamatch.train.signals import warnings_of
+from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import WARM_STEPS, Captured
 from adamatch.train.step import Step
-from adamatch.train.supply import Supply
+from adamatch.train.tensorboard import Events
 
-MEDIAN_OF = 10  # the reported accuracy is the median of the last ten evaluations (section 4), but never of more than a quarter
+MEDIAN_OF = (
+    10  # the reported accuracy is the median of the last ten evaluations (section 4), but never of more than a quarter
+)
 NO_METRICS: Mapping[str, Tensor] = MappingProxyType({})
 
 Evaluate = Callable[[nn.Module, int], dict[str, float]]  # the averaged network, and after how many steps
@@ -50,7 +52,9 @@ class History:
         for row in rows:
             numbers += row.values() if isinstance(row, dict) else [None]
         names: list[Any] = found.machines if isinstance(found.machines, list) else [None]
-        if not all(isinstance(each, (int, float)) for each in numbers) or not all(isinstance(each, str) for each in names):
+        if not all(isinstance(each, (int, float)) for each in numbers) or not all(
+            isinstance(each, str) for each in names
+        ):
             raise ValueError("what it measured is not numbers")
         return found
 
@@ -94,8 +98,15 @@ def train(
                 folder.check()
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
-                row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds, **evaluate(step.average, done)}
-                history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
+                row |= {
+                    "step": done,
+                    "images": done * recipe.batch,
+                    "seconds": history.seconds,
+                    **evaluate(step.average, done),
+                }
+                history.evaluations.append(
+                    {key: value for key, value in row.items() if isinstance(value, (int, float))}
+                )
                 folder.append(row)
                 events.add(row)
                 # In the first quarter, while unlabelled images hardly count, every run looks like trouble.
@@ -156,7 +167,12 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
 
 
 def _save(
-    folder: RunFolder, done: int, step: Step, supply: Supply, history: History, metrics: Mapping[str, Tensor] = NO_METRICS
+    folder: RunFolder,
+    done: int,
+    step: Step,
+    supply: Supply,
+    history: History,
+    metrics: Mapping[str, Tensor] = NO_METRICS,
 ) -> None:
     """`metrics` are those since the last evaluation, of all ranks."""
     if ranks.rank() > 0:

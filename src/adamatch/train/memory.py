@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from adamatch import ranks
-from adamatch.data.feed import choose_place, free_host
-from adamatch.data.tasks import Labelled, Problem, Unlabelled
-from adamatch.errors import InputError, is_out_of_memory
-from adamatch.given import argument, overwriting
+from adamatch.base import ranks
+from adamatch.base.cli_names import argument, overwriting
+from adamatch.base.errors import InputError, is_out_of_memory
+from adamatch.config.run import Recipe
+from adamatch.images.feed import choose_place, free_host
+from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.methods.contract import Batch, Method
-from adamatch.nets.norm import keep_statistics
-from adamatch.train.run import Recipe
+from adamatch.networks.norm import keep_statistics
+from adamatch.train.batches import labelled_counts
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.train.supply import labelled_counts
 
 TRIED = 2  # labelled images in the step that is looked at; a step of more needs as many times more
 VIEWS = 8  # copies of the images in float32 while views are made of them
@@ -79,7 +79,9 @@ def check(step: Step, recipe: Recipe, problem: Problem, warn: Callable[[str], No
     if needed is None or needed.of(batch) <= room:
         return
     smaller = needed.largest(room) * ranks.count()
-    remedy = f"{argument('batch')} {smaller} would fit" if smaller else f"a smaller network or {argument('size')} may fit"
+    remedy = (
+        f"{argument('batch')} {smaller} would fit" if smaller else f"a smaller network or {argument('size')} may fit"
+    )
     takes = f"a step of {recipe.batch} labelled images needs about {_size(needed.of(batch))} of memory"
     line = f"{takes}, and {_size(room)} are free: {remedy}"
     if needed.of(batch) > SURELY * room:
@@ -112,7 +114,9 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        saved = max((int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")), default=0)
+        saved = max(
+            (int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")), default=0
+        )
         again = f"it resumes from step {saved}" if saved else "nothing of it was saved yet"
         halved = f"{argument('batch')} {recipe.batch // 2}"
         smaller = f", or start over with {overwriting()} and {halved}" if recipe.batch > 1 else ""

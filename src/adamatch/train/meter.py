@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from adamatch import ranks
+from adamatch.base import ranks
 
 SAVED, COUNT = "metrics.", "metrics_count"  # names in a checkpoint
 
@@ -44,7 +44,9 @@ class Meter:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """From a checkpoint; one of an earlier version has nothing."""
         device = self.count.device
-        self.sums = {name.removeprefix(SAVED): value.to(device) for name, value in tensors.items() if name.startswith(SAVED)}
+        self.sums = {
+            name.removeprefix(SAVED): value.to(device) for name, value in tensors.items() if name.startswith(SAVED)
+        }
         self.count = tensors.get(COUNT, self.count).to(device)
 
     def clear(self) -> None:

@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from adamatch.errors import InputError, unknown
-from adamatch.given import setting
+from adamatch.base.cli_names import setting
+from adamatch.base.errors import InputError, unknown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +34,10 @@ class Machine:
     def __str__(self) -> str:
         threads = torch.get_num_threads()
         cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
-        names = {"cuda": lambda: torch.cuda.get_device_name(self.device), "mps": lambda: f"the GPU of a Mac beside {cpu}"}
+        names = {
+            "cuda": lambda: torch.cuda.get_device_name(self.device),
+            "mps": lambda: f"the GPU of a Mac beside {cpu}",
+        }
         name = names.get(self.device.type, lambda: cpu)()
         said = {
             "compiled": self.compile,
@@ -97,7 +100,9 @@ def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], No
                 return fast(*args, **kwargs)
             except torch._dynamo.exc.TorchDynamoException as error:
                 state["fast"] = False
-                say(f"compilation failed, continuing without it: {(str(error).splitlines() or [type(error).__name__])[0]}")
+                say(
+                    f"compilation failed, continuing without it: {(str(error).splitlines() or [type(error).__name__])[0]}"
+                )
         return function(*args, **kwargs)
 
     return call

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adamatch import ranks
 from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Picked, Views
+from adamatch.base import ranks
+from adamatch.config.run import Recipe
 from adamatch.methods.contract import Batch, Method, Metrics
-from adamatch.nets.average import WeightAverage
-from adamatch.nets.norm import BatchNorm, keep_statistics
+from adamatch.networks.average import WeightAverage
+from adamatch.networks.norm import BatchNorm, keep_statistics
 from adamatch.train.meter import Meter
 from adamatch.train.optim import decay_weights, make_optimiser, memory_of
-from adamatch.train.run import Recipe
 from adamatch.train.speed import Inputs, Machine, compiled
 
 SAVED = ("net", "method", "views", "average")
@@ -27,7 +27,9 @@ MEMORIES = {"momentum_buffer": "momentum", "exp_avg": "mean", "exp_avg_sq": "squ
 class Step:
     """All that a step changes, and the step itself. `state` and `restore` are for checkpoints."""
 
-    def __init__(self, net: nn.Module, method: Method, recipe: Recipe, machine: Machine, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, net: nn.Module, method: Method, recipe: Recipe, machine: Machine, say: Callable[[str], None]
+    ) -> None:
         device = machine.device
         self.net = net.to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         for module in net.modules():

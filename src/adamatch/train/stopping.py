@@ -7,7 +7,7 @@ from types import FrameType
 
 import torch
 
-from adamatch import ranks
+from adamatch.base import ranks
 
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 

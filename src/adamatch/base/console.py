@@ -1,0 +1,51 @@
+"""What people read: lines and tables at the terminal's width (in a file or a pipe as wide as need be), cells of a spreadsheet.
+
+Names of files and classes come from anywhere. Rich takes none of them for its markup, and `shown` escapes the rest.
+"""
+
+import io
+import sys
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from adamatch.base.errors import shown
+
+WIDEST = 1000
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """One that takes text as it is."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(line: str, *, stderr: bool = False) -> None:
+    console(stderr=stderr).print(shown(line))
+
+
+def print_table(table: Table) -> None:
+    out = console()
+    out.soft_wrap = False
+    if not out.is_terminal:
+        wanted = Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum
+        out.width = max(out.width, wanted)
+    out.print(table)
+
+
+def percent(share: float) -> str:
+    """5%; below one with a decimal."""
+    return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
+
+
+def no_formula(text: str) -> str:
+    """A cell of a CSV file: a spreadsheet would run what begins like a formula, so an apostrophe comes before it."""
+    return f"'{text}" if text.startswith(FORMULAS) and len(text) > 1 else text
+
+
+def write_anything() -> None:
+    """A console that knows only ASCII, say, gets the characters that it lacks escaped, and not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,208 @@
+"""Files that are whole or not there, also after a power loss; JSON that vouches for itself; errors of a disk that may pass.
+
+And, for files that somebody asks for, where they go and how their columns are called."""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from adamatch.base.errors import InputError
+
+T = TypeVar("T")
+SEAL = "own_sha256"  # where a JSON object keeps the checksum of all else in it
+FULL = {errno.ENOSPC, errno.EDQUOT}
+# A file system elsewhere that was away for a moment: a stale handle, a connection that broke, a time limit.
+PASSING = {
+    errno.ESTALE,
+    errno.EIO,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.ENOTCONN,
+    errno.ECONNABORTED,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    getattr(errno, "EREMOTEIO", errno.EIO),  # Linux alone
+    getattr(errno, "EHOSTDOWN", errno.EIO),  # not on Windows
+}
+PAUSES = (1.0, 5.0, 20.0)  # seconds before each further try
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file appears whole or not at all."""
+    write_whole(path, lambda part: part.write_text(text))
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file; it gets the name `path` once it is on the disk, and on return the name is there too."""
+
+    def once() -> None:
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")  # of its own: others may write the same file
+        try:
+            write(part)
+            sync(part)
+            os.replace(part, path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+    patiently(once)
+
+
+def place(file: Path) -> Path:
+    """Where a file that somebody asked for is to be written: where a link leads. A folder, pipe or device is not replaced."""
+    if os.path.isdir(file):
+        raise InputError(f"{file} is a folder: give the name of a file in it")
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise InputError(f"{file} is not a regular file (a pipe or a device?): choose another name")
+    end = Path(os.path.realpath(file)) if os.path.islink(file) else file
+    if not os.path.isdir(end.parent):
+        remedy = f"choose another place for {end.name}"
+        if os.path.exists(end.parent):
+            raise InputError(f"{end.parent} is not a folder: {remedy}")
+        raise InputError(f"{end.parent} does not exist: make it, or {remedy}")
+    return end
+
+
+@contextmanager
+def writing(file: Path | str) -> Iterator[None]:
+    """Errors of the disk name the file that somebody asked for, not what it is called until it is whole, and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)  # libraries' own words name the part
+        remedy = f"{'make room, or ' if disk_is_full(error) else ''}choose another place"
+        raise InputError(f"{file} cannot be written ({why}): {remedy}") from None
+
+
+def columns(classes: Iterable[str]) -> list[str]:
+    """path, class, probability, then one for every class; a class whose name is taken gets " (class)" behind it."""
+    names = dict.fromkeys(("path", "class", "probability"))
+    for name in classes:
+        while name in names:
+            name += " (class)"
+        names[name] = None
+    return list(names)
+
+
+def make_folder(path: Path) -> None:
+    """The folder and those above it, with their names on the disk."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync(each.parent)
+
+
+def sync(path: Path) -> None:
+    """What a file holds, or which names are in a folder, is on the disk when this returns."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":  # it has no such thing
+        return
+    opened = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot
+            raise
+    finally:
+        os.close(opened)
+
+
+def patiently(do: Callable[[], T]) -> T:
+    """Do it; after an error that may pass, do it again, with pauses that grow."""
+    for pause in PAUSES:
+        try:
+            return do()
+        except Exception as error:
+            if not may_pass(error):
+                raise
+        time.sleep(pause)
+    return do()
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether an error of a disk that was away for a moment is at the bottom of it."""
+    return any(number in PASSING for number in _numbers(error))
+
+
+def disk_is_full(error: BaseException | None) -> bool:
+    """Whether that, or a quota, is at the bottom of it."""
+    return any(number in FULL for number in _numbers(error))
+
+
+def disk_reason(error: BaseException) -> str:
+    """In a few words, what the disk said."""
+    if disk_is_full(error):
+        return "the disk is full"
+    return next((os.strerror(number) for number in _numbers(error)), "") or str(error).strip().partition("\n")[0]
+
+
+def _numbers(error: BaseException | None) -> list[int]:
+    """The system's error numbers, of the error and of those that it came from."""
+    found = []
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            found.append(error.errno)
+        else:  # other languages' libraries write them into their texts
+            found += [int(number) for number in re.findall(r"\(os error (\d{1,5})\)", str(error))]
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file, in bounded memory."""
+
+    def once() -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    return patiently(once)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds. Whatever else is in it raises ValueError, one that is not there OSError."""
+    if not stat.S_ISREG(patiently(path.stat).st_mode):  # a pipe would be waited for
+        raise ValueError(f"{path} is not a file")
+    return parse(patiently(path.read_bytes))
+
+
+def parse(text: str | bytes) -> Any:
+    """JSON. Whatever else it is raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """With a checksum of its own."""
+    plain: dict[str, Any] = json.loads(json.dumps(facts))  # as they will be read: no tuples, no numbers as keys
+    return plain | {SEAL: _digest(plain)}
+
+
+def unsealed(facts: Any) -> dict[str, Any]:
+    """Without the checksum, which has to be right; where there is none (a file from before there was), as it is."""
+    if not isinstance(facts, dict):
+        raise ValueError("not an object")
+    plain = {name: value for name, value in facts.items() if name != SEAL}
+    if SEAL in facts and facts[SEAL] != _digest(plain):
+        raise ValueError("changed since it was written")
+    return plain
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,245 @@
+"""The members of a zip, a tar or a folder, one after the other, and a refusal by name for every member that means harm.
+
+Nothing is ever unpacked to disk: members are read as streams, so memory and disk stay bounded whatever an archive holds.
+"""
+
+import gzip
+import os
+import stat
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any, NamedTuple, cast
+
+from adamatch.base.errors import InputError, reason
+from adamatch.base.regular_files import LARGEST, open_file
+
+RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays to 20, bombs to 1,000
+SLACK = 1 << 22  # bytes that may be exceeded by small archives, where a ratio says little
+MOST = 5_000_000  # members
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+DRAINED = 1 << 20  # bytes at a time
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a limit
+UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError)
+
+
+class Encoded(NamedTuple):
+    """An image file's bytes, and what to call it in messages."""
+
+    where: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in an archive or folder. Open it before the next one is asked for."""
+
+    name: str
+    size: int
+    where: str  # "archive: name", for messages
+    open: Callable[[], IO[bytes]]
+    path: Path | None = None  # where it is a file of its own
+
+    def read(self) -> bytes:
+        """All of it, or a refusal where it is larger than it says or than anything an image needs."""
+        if self.size > LARGEST:
+            raise InputError(
+                f"{self.where} has {self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have: refused"
+            )
+        try:
+            with self.open() as file:
+                data = file.read(self.size + 1)
+        except InputError:
+            raise
+        except Exception as error:  # on damaged data the libraries raise almost anything
+            raise InputError(f"{self.where} cannot be read ({reason(error)}): fetch the archive again") from None
+        if len(data) != self.size:
+            raise InputError(f"{self.where} has another size than it says: fetch the archive again")
+        return data
+
+
+def members(path: Path) -> Iterator[Member]:
+    """Every file in it, in its order; folders and what macOS leaves behind (`__MACOSX`, `._name`) are passed over."""
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"{path} is not there, or a pipe or a device: give the archive itself, or its folder")
+    kind = _folder if path.is_dir() else _zip if zipfile.is_zipfile(path) else _tar
+    seen: set[str] = set()
+    total, allowed = 0, RATIO * path.stat().st_size + SLACK
+    for member in kind(path):
+        total += member.size
+        if member.path is None and total > allowed:
+            raise InputError(f"{member.where} brings the archive to {total / 1e9:.1f} GB unpacked, a bomb: refused")
+        if member.name in seen:
+            raise InputError(f"{member.where} is in the archive twice: refused")
+        seen.add(member.name)
+        if len(seen) > MOST:
+            raise InputError(f"{path} has more than {MOST:,} members: refused")
+        if not any(part.startswith(("._", "__MACOSX", ".DS_Store")) for part in member.name.split("/")):
+            yield member
+
+
+def contents(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, Encoded | Path]]:
+    """(index, encoded image) for each wanted name; an error where the archive or folder lacks one."""
+    missing = set(wanted)
+    if path.is_dir():
+        for name, index in wanted.items():
+            file = path / safe_name(name, f"{path}: {name!r}")
+            if file.is_file():
+                missing.remove(name)
+                yield index, file
+    else:
+        for member in members(path) if missing else ():
+            if member.name in missing:
+                missing.remove(member.name)
+                yield wanted[member.name], Encoded(member.where, member.read())
+                if not missing:
+                    return
+    if missing:
+        raise InputError(f"{path} lacks {min(missing)} ({len(missing)} of {len(wanted)} are missing): fetch it again")
+
+
+@contextmanager
+def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
+    """The member of that file name, wherever it lies in the archive, as a stream."""
+    for member in members(path):
+        if member.name.rpartition("/")[2] == name:
+            try:
+                with member.open() as file:
+                    yield file
+            except UNREADABLE as error:
+                raise InputError(f"{member.where} cannot be read ({reason(error)}): fetch the archive again") from None
+            return
+    raise InputError(f"{path} has no {name}: fetch it again")
+
+
+def is_image(name: str) -> bool:
+    return name.lower().endswith(IMAGES)
+
+
+def safe_name(name: str, where: str) -> str:
+    """The name as a relative path with forward slashes, or a refusal."""
+    parts = PurePosixPath(name).parts
+    if "\0" in name or "\\" in name or name.startswith("/") or PureWindowsPath(name).drive:
+        raise InputError(f"{where} has an absolute path or a path of another system: refused")
+    if ".." in parts:
+        raise InputError(f"{where} climbs out of its folder: refused")
+    if not parts:
+        raise InputError(f"{where} has an empty name: refused")
+    return "/".join(parts)
+
+
+def _folder(path: Path) -> Iterator[Member]:
+    seen: set[str] = set()
+    for here, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(here)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            file = Path(here) / name
+            if not file.is_file():
+                raise InputError(f"{file} is a pipe, a device or a link to nothing: remove it")
+            size = file.stat().st_size
+            yield Member(file.relative_to(path).as_posix(), size, str(file), lambda f=file: open_file(f, None), file)  # type: ignore[misc]
+
+
+def _zip(path: Path) -> Iterator[Member]:
+    try:
+        with open_file(path, None) as file, zipfile.ZipFile(file) as archive:
+            if len(archive.infolist()) % 65536 != (said := _count(file)) and said != 65535:
+                raise InputError(f"{path} lists {len(archive.infolist())} members and says {said}: fetch it again")
+            if not archive.infolist():
+                raise InputError(f"{path} holds nothing: fetch it again")
+            for info in archive.infolist():
+                where = f"{path}: {info.filename!r}"
+                mode = info.external_attr >> 16
+                name = safe_name(info.orig_filename, where)
+                if info.is_dir():
+                    continue
+                if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+                    raise InputError(f"{where} is a link or a device: refused")
+                if info.flag_bits & 1:
+                    raise InputError(f"{where} is encrypted: refused")
+                if info.compress_type not in PACKINGS:
+                    kind = f"packed by method {info.compress_type} (LZMA, bzip2, ...) instead of deflate"
+                    raise InputError(f"{where} is {kind}: pack the archive anew, or fetch it again")
+                if info.file_size > RATIO * info.compress_size + SLACK:
+                    raise InputError(
+                        f"{where} grows from {info.compress_size} to {info.file_size} bytes, a bomb: refused"
+                    )
+                yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
+    except InputError:
+        raise
+    except Exception as error:  # names that are no UTF-8, fields that are cut: nearly anything
+        raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+
+
+def _count(file: IO[bytes]) -> int:
+    """How many members a zip says it has, modulo 2^16 (65535: the number is elsewhere). A damaged list may swallow some."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 22 - 65535))
+    tail = file.read()
+    return int(struct.unpack_from("<H", tail, tail.rindex(b"PK\5\6") + 10)[0])
+
+
+class _Header(tarfile.TarInfo):
+    """A header whose own extension (a long name, attributes) is not read into memory when it is absurdly long."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        header = super().frombuf(buf, encoding, errors)
+        if not header.isreg() and not header.isdir() and header.size > SLACK:
+            raise InputError(f"{header.name!r} is a header of {header.size} bytes, a bomb: refused")
+        if header.size < 0:
+            raise InputError(f"{header.name!r} says that it has {header.size} bytes: refused")
+        return header
+
+
+def _tar(path: Path) -> Iterator[Member]:
+    with open_file(path, None) as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        stream: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
+        try:
+            # "r|": forwards only; the whole archive is never held, and never read twice
+            with tarfile.open(fileobj=cast(Any, stream), mode="r|", tarinfo=_Header) as archive:
+                for info in archive:
+                    where = f"{path}: {info.name!r}"
+                    name = safe_name(info.name, where)
+                    if info.isdir():
+                        continue
+                    if info.issym() or info.islnk():
+                        raise InputError(f"{where} is a link: refused")
+                    if not info.isreg() or info.issparse():
+                        raise InputError(f"{where} is a device, a pipe or a sparse file: refused")
+                    if info.size < 0:  # in a header of its own, which may contradict the first
+                        raise InputError(f"{where} says that it has {info.size} bytes: refused")
+                    yield Member(name, info.size, where, lambda i=info: _open(archive, i))  # type: ignore[misc]
+            if packed:
+                _drain(stream, RATIO * path.stat().st_size + SLACK, path)
+        except InputError as error:
+            raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        except RecursionError:
+            raise InputError(f"{path} has a chain of headers for one name that does not end: refused") from None
+        except Exception as error:  # on damaged headers tarfile raises almost anything
+            raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+
+
+def _drain(stream: IO[bytes], most: int, path: Path) -> None:
+    """Read what follows the last member, to where gzip compares its checksum."""
+    while piece := stream.read(DRAINED):
+        most -= len(piece)
+        if most < 0:
+            raise InputError(f"{path} goes on behind its last member, a bomb: refused")
+
+
+def _open(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    file = archive.extractfile(info)
+    assert file is not None, "only regular files get here"
+    return file

@@ -1,0 +1,270 @@
+"""`adamatch data`: list, download, prepare, verify, generate."""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from adamatch.base.console import console as plain_console
+from adamatch.base.console import print_table
+from adamatch.base.errors import InputError, shown, unknown
+from adamatch.datasets import catalog, digits
+from adamatch.datasets.download import fetch
+from adamatch.datasets.prepare import store_split
+from adamatch.datasets.prepared import default_root, store_path
+from adamatch.datasets.readers import Job, plan
+from adamatch.datasets.source import Found, Split
+from adamatch.datasets.synthetic import mnistm_generated, synthetic_drawn
+from adamatch.datasets.verify import picture, stores
+from adamatch.datasets.verify import verify as check
+from adamatch.images.store import Store
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="The benchmarks: fetch them or bring their archives, make stores of them, check them.",
+    epilog="""Typical:
+
+`adamatch data download digitfive` and then the `prepare` command that it prints; or, with archives at hand,
+
+`adamatch data prepare digitfive --from ~/downloads`, then `adamatch data verify digitfive`""",
+)
+generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the originals cannot be had.")
+app.add_typer(generate, name="generate")
+console = plain_console()
+
+Root = Annotated[
+    Path | None, typer.Option("--data", help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+]
+Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
+MOST = 10_000_000  # images that are drawn: 30 GB of them
+Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Of all that is random")]
+Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
+
+
+@app.command("list")
+def list_sets(data: Root = None) -> None:
+    """Sets and domains: images, size of the download, licence, and what is already here."""
+    root = data or default_root()
+    table = Table(box=SIMPLE_HEAD, title=shown(f"prepared sets lie in {root}"), title_justify="left")
+    for column in ("set", "domain", "images", "download", "licence", "here"):
+        table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
+    for name, data_set in catalog.SETS.items():
+        here: dict[str, list[Path]] = {}
+        for (domain, _), splits in stores(root, name).items():
+            here.setdefault(domain, []).extend(splits.values())
+        for domain, entry in data_set.domains.items():
+            counts = " + ".join(
+                f"{count if isinstance(count, int) else sum(count):,}" for count in entry.counts.values()
+            )
+            table.add_row(name, domain, counts, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
+        for domain, paths in here.items():
+            table.add_row(name, shown(domain), "", "", "made here", _on_disk(paths))
+    print_table(table)
+    console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
+    domain: Domains = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder for the archives (default: archives/SET below --data)")
+    ] = None,
+    data: Root = None,
+) -> None:
+    """Fetch a set's archives. Stop it at any time: the same command resumes.
+
+    Example: `adamatch data download domainnet --domain clipart --domain sketch --to /big/disk`
+    """
+    data_set = catalog.get(name)
+    for each in domain or ():
+        if each not in data_set.domains:
+            raise unknown(f"domain of {name}", each, data_set.domains)
+    root = data or default_root()
+    folder = to or root / "archives" / name
+    failed: list[InputError] = []
+    wanted = {
+        file: data_set.domains[each].page
+        for each in domain or data_set.domains
+        for file in data_set.domains[each].files
+    }
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        for file, page in wanted.items():
+            task = progress.add_task(file.name, total=file.size)
+            try:
+                for done, total in fetch(file, folder, page):
+                    progress.update(task, completed=done, total=total)
+            except InputError as error:
+                failed.append(error)
+                _say(str(error), "missing", "red")
+            else:
+                known = "checksum holds" if file.sha256 or file.md5 else "no checksum is published"
+                _say(f"{folder / file.name}: {known}")
+    if len(failed) < len(wanted):
+        _say(f"next: adamatch data prepare {name} --from {folder}{_given(data)}")
+    if failed:
+        raise InputError(f"{len(failed)} of {len(wanted)} files of {name} could not be fetched; the last: {failed[-1]}")
+
+
+@app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
+    source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
+    domain: Domains = None,
+    size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
+    workers: Workers = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
+    data: Root = None,
+) -> None:
+    """Make stores of the archives in a folder; nothing is unpacked. What is done is skipped, what was stopped is resumed.
+
+    Example: `adamatch data prepare domainnet --from /big/disk --size 64`
+    """
+    jobs, missing = plan(name, source, data or default_root(), domain, size)
+    for line in missing:
+        _say(line, "missing", "yellow")
+    _run(jobs, workers, skip_bad)
+    _say(f"next: adamatch data verify {name}{_given(data)}")
+
+
+@app.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
+    pictures: Annotated[bool, typer.Option(help="Draw samples of each class, to look at")] = True,
+    data: Root = None,
+) -> None:
+    """Hold stores against what was published: counts, checksums, unreadable images, images in both train and test.
+
+    Example: `adamatch data verify digitfive`
+    """
+    root = data or default_root()
+    names = [name] if name else [each for each in catalog.SETS if stores(root, each)]
+    if not names:
+        raise InputError(f"{root} holds no prepared set: make one with `adamatch data prepare SET --from DIR`")
+    errors = 0
+    colours = {"ok": "green", "note": "yellow", "error": "red"}
+    for each in names:
+        for finding in check(root, each):
+            errors += finding.level == "error"
+            _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
+        for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
+            sheet = path.parent / f"samples-{path.name}.png"
+            with contextlib.suppress(InputError):  # a damaged store: told above
+                picture(Store.open(path)).save(sheet)
+                _say(f"look  {sheet}")
+    if errors:
+        raise typer.Exit(1)
+
+
+@generate.command("mnistm")
+def generate_mnistm(
+    source: Annotated[Path, typer.Option("--from", help="Folder with MNIST's four files")],
+    photos: Annotated[
+        Path, typer.Option(help="Folder of photographs for the backgrounds (MNIST-M used the 500 of BSDS500)")
+    ],
+    seed: Seed = 0,
+    workers: Workers = None,
+    data: Root = None,
+) -> None:
+    """MNIST over patches of photographs, as MNIST-M was made. The domain is called `mnistm_generated`.
+
+    Example: `adamatch data generate mnistm --from ~/downloads --photos ~/photos`
+    """
+    found = digits.mnist(Found(source))
+    if not found:
+        raise InputError(f"{source} does not hold MNIST: `adamatch data download digitfive --domain mnist` fetches it")
+    jobs = [
+        _digits("mnistm_generated", split, seed, partial(_blended, mnist, photos, split, seed), data)
+        for split, mnist in found.items()
+    ]
+    _run(jobs, workers)
+
+
+@generate.command("digits")
+def generate_digits(
+    train: Annotated[int, typer.Option(min=1, max=MOST, help="Training images")] = 25000,
+    test: Annotated[int, typer.Option(min=1, max=MOST, help="Test images")] = 9000,
+    seed: Seed = 0,
+    workers: Workers = None,
+    data: Root = None,
+) -> None:
+    """Coloured numbers drawn with fonts, in the manner of Synthetic Digits. The domain is called `synthetic_drawn`.
+
+    Example: `adamatch data generate digits --train 60000`
+    """
+    jobs = [
+        _digits("synthetic_drawn", split, seed, partial(synthetic_drawn, count, split, seed), data)
+        for split, count in (("train", train), ("test", test))
+    ]
+    _run(jobs, workers)
+
+
+def _blended(mnist: Callable[[], Split], photos: Path, split: str, seed: int) -> Split:
+    return mnistm_generated(mnist(), photos, split, seed)
+
+
+def _digits(domain: str, split: str, seed: int, find: Callable[[], Split], data: Path | None) -> Job:
+    info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
+    return Job(store_path("digitfive", domain, split, 32, data), find, 32, info)
+
+
+def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
+    """Make the stores, one after the other, each with all workers."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        for job in jobs:
+            label = f"{job.info['domain']}/{job.path.name}"
+            task = progress.add_task(label, total=None)
+            there = (job.path / "store.json").is_file()
+            done = 0
+            for done, total in store_split(
+                job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad
+            ):
+                progress.update(task, completed=done, total=total)
+            kept = " (already there: left as it is; remove it to make another)" if there else ""
+            _say(f"{job.path}: {done:,} images{kept}")
+
+
+def _say(line: str, level: str = "", colour: str = "") -> None:
+    console.print(Text.assemble((level, colour), " " * bool(level), shown(line)))
+
+
+def _given(data: Path | None) -> str:
+    return f" --data {data}" if data else ""
+
+
+def _download_size(entry: catalog.Domain) -> str:
+    if not any(file.sources for file in entry.files):
+        return "by hand"
+    sizes = [file.size for file in entry.files]
+    return f"{sum(size for size in sizes if size) / 1e6:,.0f} MB" if all(sizes) else "size unknown"
+
+
+def _on_disk(paths: list[Path]) -> str:
+    if not paths:
+        return "-"
+    total = sum(file.stat().st_size for path in paths for file in path.iterdir())
+    return shown(f"{' '.join(sorted(path.name for path in paths))} ({total / 1e6:,.0f} MB)")

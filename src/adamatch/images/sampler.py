@@ -1,0 +1,50 @@
+"""Endless shuffled index streams: the same everywhere for a seed, and resumable from one number."""
+
+import torch
+from torch import Tensor
+
+BLOCK = 64  # batches that are shuffled and sent to the device at a time, at least
+
+
+class Stream:
+    """Indices 0..n-1 in random order, epoch after epoch, `batch` at a time; `taken` batches were handed out so far.
+
+    Orders are drawn on the host from (seed, block) alone, so that a stream can be taken up anywhere, on any device.
+    """
+
+    def __init__(self, n: int, batch: int, seed: int, device: torch.device) -> None:
+        self.n, self.batch, self.seed, self.device = n, batch, seed, device
+        self.epochs = -(-BLOCK * batch // n)  # in one block
+        self.taken = 0
+        self._block = -1
+        self._order = torch.empty(0, dtype=torch.long)
+
+    def next(self) -> Tensor:
+        """The next batch's indices [batch], on the device."""
+        first = self.taken * self.batch
+        size = self.epochs * self.n
+        self.taken += 1
+        picked = [
+            self._part(place // size, place % size, end) for place, end in _spans(first, first + self.batch, size)
+        ]
+        return picked[0] if len(picked) == 1 else torch.cat(picked)
+
+    def _part(self, block: int, start: int, end: int) -> Tensor:
+        if block != self._block:
+            self._order, self._block = self._shuffled(block), block
+        return self._order[start:end]
+
+    def _shuffled(self, block: int) -> Tensor:
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + block) % 2**63)
+        order = torch.cat([torch.randperm(self.n, generator=generator) for _ in range(self.epochs)])
+        return order.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else order
+
+
+def _spans(start: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Cut [start, end) at multiples of size: (start of the piece, its end within the block)."""
+    spans = []
+    while start < end:
+        stop = min(end, (start // size + 1) * size)
+        spans.append((start, stop - start // size * size))
+        start = stop
+    return spans

@@ -1,0 +1,57 @@
+"""Convolutions without bias: one whose narrow 3x3 form has a faster weight gradient on the GPU, and those of EfficientNet."""
+
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, pad
+
+from adamatch.kernels import fused_conv, fused_depthwise
+from adamatch.networks import on_cpu
+
+
+class Conv(nn.Conv2d):
+    def __init__(self, channels_in: int, channels_out: int, size: int, *, stride: int = 1) -> None:
+        super().__init__(channels_in, channels_out, size, stride=stride, padding=size // 2, bias=False)
+        self.fused = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused_conv.runs_on(x, self.weight):
+            return fused_conv.conv3x3(x, self.weight.to(x.dtype))
+        if self.fused and self.kernel_size == (1, 1) and self.stride == (1, 1) and on_cpu.trains(x, self.weight):
+            return on_cpu.pointwise(x, self.weight)
+        return super().forward(x)
+
+
+class Strided(nn.Conv2d):
+    """Padded as TensorFlow's "same": what does not divide evenly goes to the right and the bottom."""
+
+    def __init__(self, channels_in: int, channels_out: int, size: int, *, stride: int, groups: int = 1) -> None:
+        super().__init__(channels_in, channels_out, size, stride=stride, groups=groups, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, stride = self.kernel_size[0], self.stride[0]
+        vertical, horizontal = (same_padding(side, size, stride) for side in x.shape[2:])
+        if vertical == horizontal and vertical[0] == vertical[1]:
+            return conv2d(x, self.weight, None, stride, vertical[0], 1, self.groups)
+        return conv2d(pad(x, (*horizontal, *vertical)), self.weight, None, stride, 0, 1, self.groups)
+
+
+class Depthwise(Strided):
+    """Every channel by itself: Triton kernels where they can run, plain PyTorch elsewhere."""
+
+    def __init__(self, channels: int, size: int, *, stride: int = 1) -> None:
+        super().__init__(channels, channels, size, stride=stride, groups=channels)
+        self.fused = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, stride = self.kernel_size[0], self.stride[0]
+        vertical, horizontal = (same_padding(side, size, stride) for side in x.shape[2:])
+        if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
+            return fused_depthwise.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])
+        if self.fused and on_cpu.trains(x, self.weight):
+            return on_cpu.depthwise(x, self.weight, stride, vertical, horizontal)
+        return super().forward(x)
+
+
+def same_padding(side: int, size: int, stride: int) -> tuple[int, int]:
+    """Pixels before and after a line of `side`, so that ceil(side / stride) are left."""
+    total = max(0, (-(-side // stride) - 1) * stride + size - side)
+    return total // 2, total - total // 2

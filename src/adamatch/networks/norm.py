@@ -1,0 +1,188 @@
+"""Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, cat, nn, no_grad, rsqrt, split, stack, var_mean
+from torch.nn.functional import batch_norm, hardtanh, leaky_relu
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from adamatch.base import ranks
+from adamatch.kernels import fused_norm
+from adamatch.kernels.statistics import of_all_ranks, record
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch normalisation, then LeakyReLU (`slope=1.0`: none), cut off at `ceiling` (ReLU6: slope 0.0, ceiling 6.0).
+
+    Triton kernels where they can run, plain PyTorch elsewhere.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        eps: float = 1e-6,
+        momentum: float = 0.001,
+        slope: float = 0.1,
+        ceiling: float | None = None,
+    ) -> None:
+        super().__init__(channels, eps=eps, momentum=momentum)
+        self.slope, self.ceiling = slope, ceiling
+        self.fused = True
+        self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
+
+    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
+        if not self.training:
+            return self._recorded(x)
+        groups = groups or (x.shape[0],)
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
+        function = fused_norm.norm_act if self.fused and fused_norm.norm_runs_on(x, groups) else norm_act
+        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
+
+    def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
+        """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
+        groups = groups or (a.shape[0],)
+        if (
+            self.training
+            and self.fused
+            and fused_norm.norm_runs_on(a, groups)
+            and (a.shape, a.dtype) == (b.shape, b.dtype)
+        ):
+            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            return fused_norm.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
+        total = a + b
+        return total, self(total, groups)
+
+    def then_add(self, x: Tensor, skip: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """skip + the normalised activation of x: the end of a residual block whose norm comes last, in one pass."""
+        groups = groups or (x.shape[0],)
+        runs = (
+            self.training
+            and self.fused
+            and fused_norm.norm_runs_on(x, groups)
+            and fused_norm.norm_runs_on(skip, groups)
+        )
+        if runs and (x.shape, x.dtype) == (skip.shape, skip.dtype):
+            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            return fused_norm.norm_act_then_add(x, skip, self.weight, self.bias, mean, var, groups, *self._settings())
+        return skip + self(x, groups)  # type: ignore[no-any-return]
+
+    def _recorded(self, x: Tensor) -> Tensor:
+        """By the running statistics."""
+        mean, var = self.running_mean, self.running_var
+        if self.fused and mean is not None and var is not None and fused_norm.norm_runs_on(x, (x.shape[0],)):
+            return fused_norm.recorded_norm_act(
+                x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling
+            )
+        return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
+
+    def _settings(self) -> tuple[float, float, float, bool, float | None]:
+        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1, self.ceiling
+
+
+def norm_act(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    groups: tuple[int, ...],
+    momentum: float,
+    eps: float,
+    slope: float,
+    shared: bool = False,
+    ceiling: float | None = None,
+) -> Tensor:
+    """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
+    if shared:
+        y, stats = shared_norm(x, weight, bias, groups, eps)
+        record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
+        return activate(y, slope, ceiling)
+    *others, last = split(x, list(groups))
+    parts = [batch_norm(part, None, None, weight, bias, True, 0.0, eps) for part in others]
+    parts.append(batch_norm(last, running_mean, running_var, weight, bias, True, momentum, eps))
+    return activate(cat(parts) if others else parts[0], slope, ceiling)
+
+
+def shared_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Each group normalised by the mean and the variance [groups, 2, C] of its images on all ranks, and these."""
+    parts = split(x.to(weight.dtype), list(groups))
+    own = [stack(var_mean(part, (0, 2, 3), correction=0)[::-1]) for part in parts]
+    stats = of_all_ranks(stack(own))  # [groups, 2, C]
+    scale = (rsqrt(stats[:, 1] + eps) * weight)[..., None, None]
+    mean = stats[:, 0, :, None, None]
+    y = [(part - mean[i]) * scale[i] + bias[:, None, None] for i, part in enumerate(parts)]
+    return cat(y).to(x.dtype), stats
+
+
+def activate(x: Tensor, slope: float, ceiling: float | None) -> Tensor:
+    if slope == 0.0 and ceiling is not None:
+        return hardtanh(x, 0.0, ceiling)  # one pass instead of two
+    x = x if slope == 1.0 else leaky_relu(x, slope)
+    return x if ceiling is None else x.clamp(max=ceiling)
+
+
+@contextmanager
+def unrecorded(net: nn.Module) -> Iterator[None]:
+    """Within it, training batches are normalised with their own statistics and leave the running ones of any network alone."""
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True
+
+
+@contextmanager
+def unshared(net: nn.Module) -> Iterator[None]:
+    """Within it, statistics are of each rank's own images."""
+    norms = [module for module in net.modules() if isinstance(module, BatchNorm) and module.shared]
+    for norm in norms:
+        norm.shared = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.shared = True
+
+
+@no_grad()
+def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Running statistics become the mean over these batches, which the network sees as in training; on every rank the same."""
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    net.train()
+    for number, batch in enumerate(batches):
+        for norm in norms:
+            norm.momentum = 1 / (number + 1)
+        with unshared(net):
+            net(batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
+def keep_statistics(net: nn.Module) -> None:
+    """Training batches are normalised with the running statistics as they are, until the next `net.train()`."""
+    for module in net.modules():
+        if isinstance(module, _BatchNorm):
+            module.eval()
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in net.modules())
+
+
+def depends_on_batch(net: nn.Module) -> bool:
+    """Whether it matters to an image what it shares its batch with: as the network is now, training or not."""
+    return any(isinstance(module, _BatchNorm) and module.training for module in net.modules())
+
+
+def has_foreign_batch_norm(net: nn.Module) -> bool:
+    """Whether some of it has statistics per rank, come what may."""
+    ours = (BatchNorm, nn.SyncBatchNorm)
+    return any(isinstance(module, _BatchNorm) and not isinstance(module, ours) for module in net.modules())

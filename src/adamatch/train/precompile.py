@@ -1,0 +1,176 @@
+"""Triton kernels compiled ahead: by several processes at once, while images are read. The first step finds them in a cache.
+
+Alone, the first step compiles one kernel after the other, which can take about as long as a short run itself. These processes
+do not touch the GPU: shapes of images go through the network, and what they would launch is compiled, each process its part.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from filelock import BaseFileLock
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from adamatch import networks
+from adamatch.base import locks, system
+from adamatch.config.run import Recipe
+from adamatch.kernels import norm_kernels, operators
+
+Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
+Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
+MOST = 12  # processes
+SECONDS = 90  # after which the step compiles itself what is missing
+
+
+@contextmanager
+def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
+    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
+    count = min(MOST, system.cores() - 2)
+    able = norm_kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
+    passes = _missing(recipe, methods) if able else []
+    lock = _alone() if passes else None
+    if lock is None:
+        yield
+        return
+    network = recipe.network, recipe.size
+    asked = json.dumps([*network, passes, torch.cuda.get_device_capability(), count])
+    command = [sys.executable, "-m", "adamatch.train.precompile", asked]
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
+    try:
+        yield
+        if all(worker.wait(SECONDS) == 0 for worker in workers):
+            for each in passes:
+                _marker(*network, each).touch()
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for worker in workers:
+            worker.kill()
+        lock.release()
+
+
+def _missing(recipe: Recipe, methods: Sequence[str]) -> list[Pass]:
+    """What goes through the network, and has not been compiled yet."""
+    if not recipe.network.startswith("efficientnet-lite") or recipe.frozen:
+        return []
+    found = [one for method in methods if (one := _pass(method, recipe))]
+    return [one for one in found if not _marker(recipe.network, recipe.size, one).exists()]
+
+
+def _alone() -> BaseFileLock | None:
+    """A lock that one process has, of several that start at the same time: None for the others, and where none can be had."""
+    try:
+        _cache().mkdir(parents=True, exist_ok=True)
+        return locks.take(_cache() / "adamatch.lock")
+    except OSError:
+        return None
+
+
+def _pass(method: str, recipe: Recipe) -> Pass | None:
+    """What a method sends through its network, where there is one labelled pool."""
+    labelled, unlabelled = 2 * recipe.batch, 2 * recipe.batch * recipe.uratio
+    match method:
+        case "adamatch":
+            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled)
+        case "fixmatch+":
+            return labelled + unlabelled, None
+        case "supervised":
+            return labelled, None
+    return None
+
+
+def _marker(network: str, size: int, one: Pass) -> Path:
+    """A file in Triton's cache that says that a pass was compiled by this version, for a GPU of this kind."""
+    import triton
+
+    sources = b"".join(path.read_bytes() for path in sorted(Path(norm_kernels.__file__).parent.glob("kernels*.py")))
+    facts = [network, size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
+    return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
+
+
+def _cache() -> Path:
+    """Triton's folder."""
+    return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
+
+
+class Target:
+    """Stands in for Triton's driver: says for which GPU to compile, and touches none."""
+
+    def __init__(self, capability: Sequence[int]) -> None:
+        self.capability = capability
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 10 * self.capability[0] + self.capability[1], 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def _compile_part(asked: str, number: int) -> None:
+    """Every `count`-th kernel, from that of its own number on."""
+    from triton.runtime import driver
+
+    network, size, passes, capability, count = json.loads(asked)
+    driver.set_active(Target(capability))
+    for kernel, arguments, options in _launches(network, size, passes)[number::count]:
+        _launcher(kernel.warmup(*arguments, grid=(1,), **options))
+
+
+def _launcher(compiled: Any) -> None:
+    """What calls a kernel is compiled as well, once for kernels with the same kinds of arguments."""
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    CudaLauncher(compiled.src, compiled.metadata)
+
+
+def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
+    """What passes launch, forwards and back, each kind once. Their images are shapes alone."""
+    from triton.runtime.jit import JITFunction
+
+    found: dict[object, Launch] = {}
+
+    def note(kernel: Any, *given: Any, grid: object, warmup: bool, **options: Any) -> None:
+        arguments = [each.dtype if isinstance(each, Tensor) else each for each in given]
+        kinds = [
+            each if param.is_constexpr else _kind(each) for param, each in zip(kernel.params, arguments, strict=True)
+        ]
+        found.setdefault((kernel.__name__, *kinds, *options.items()), (kernel, arguments, options))
+
+    operators.run_on_shapes()
+    with (
+        patch.object(JITFunction, "run", note),
+        FakeTensorMode(),
+        torch.autocast("cpu", torch.bfloat16, cache_enabled=False),
+    ):
+        for n, groups in passes:
+            net = networks.build(network, 2).train()
+            x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)
+            y: Tensor = net(x, groups=tuple(groups)) if groups else net(x)
+            y.float().sum().backward()  # type: ignore[no-untyped-call]
+    return list(found.values())
+
+
+def _kind(argument: object) -> object:
+    """What Triton compiles a kernel for: of numbers, whether they are 1 or multiples of 16."""
+    if not isinstance(argument, int):
+        return type(argument) if isinstance(argument, float) else argument
+    return argument == 1, argument % 16 == 0, argument.bit_length() > 31
+
+
+if __name__ == "__main__":
+    _compile_part(sys.argv[1], int(sys.argv[2]))

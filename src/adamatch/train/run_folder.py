@@ -1,0 +1,251 @@
+"""A run's folder: run.json, metrics.jsonl, checkpoints/, model.safetensors and, written last, result.json. Done is a file."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from filelock import BaseFileLock
+from safetensors import SafetensorError
+
+from adamatch.base import locks, ranks
+from adamatch.base.cli_names import overwriting
+from adamatch.base.errors import InputError
+from adamatch.base.files import (
+    disk_is_full,
+    disk_reason,
+    make_folder,
+    parse,
+    patiently,
+    read_json,
+    sealed,
+    sync,
+    unsealed,
+    write_atomically,
+)
+from adamatch.config.run import Recipe, Run
+from adamatch.train import resume
+
+CLASSES = "classes.json"
+
+
+class RunFolder:
+    """Where a run keeps what it has done. Of several ranks only the first reads and writes it: the others need not see it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
+        self.held = False  # by this object
+
+    @contextmanager
+    def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
+        """Hold the folder for this run: no other run's folder, and no other process at the same time.
+
+        Gives the run as it is to be done: where a finished run is prolonged, it starts from that one's model.
+        """
+        with self.hold():
+            if ranks.rank() > 0:
+                yield run
+                return
+            if overwrite:
+                self._empty()
+            run, new = self._take(run)
+            self.claimed = (self.path / "run.json", (self.path / "run.json").read_text())
+            try:
+                yield run
+            except BaseException:  # Ctrl-C, too
+                if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
+                    (
+                        self.path / "run.json"
+                    ).unlink()  # nothing was done: the mistake can be corrected, in the same folder
+                raise
+            finally:
+                self.claimed = None
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """No other process has the folder meanwhile; who holds it may do so again. A disk that fills up is explained."""
+        before = self.held
+        lock = None if before or ranks.rank() > 0 else self._lock()
+        self.held = True
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if not disk_is_full(error):
+                raise
+            raise InputError(
+                f"{self.path}: the disk is full: make room and run the same command again, it resumes"
+            ) from None
+        finally:
+            self.held = before
+            if lock is not None:
+                lock.release()
+
+    def _lock(self) -> BaseFileLock:
+        try:
+            make_folder(self.path)
+            lock = locks.take(self.path / ".lock")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({disk_reason(error)}): choose another folder") from None
+        if lock is None:
+            raise InputError(f"{self.path} is being used by another process: wait for it, or choose another folder")
+        return lock
+
+    def stage(self, name: str) -> "RunFolder":
+        """A folder in it, for a training that comes before the one that is wanted."""
+        inner = RunFolder(self.path / name)
+        inner.claimed = self.claimed
+        self.check()
+        if ranks.rank() == 0:
+            make_folder(inner.path)
+        return inner
+
+    def check(self) -> None:
+        """That the folder is still there: it may be removed under way, and must not be made anew with a part of the run."""
+        if self.claimed is None:
+            return
+        held, text = self.claimed
+        try:
+            there = patiently(held.read_text) == text
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            there = False
+        if not there:
+            raise InputError(f"{held.parent} was removed while the run was running: run the same command again")
+
+    def _take(self, run: Run) -> tuple[Run, bool]:
+        """The run, and whether it is new here; the same run may be resumed or prolonged, another may not begin."""
+        held = self.path / "run.json"
+        if not held.exists():
+            if self._visible():
+                raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
+            write_atomically(held, run.to_json())
+            return run, True
+        other = self._held()
+        run = resume.resumed(other, run)
+        finished = (self.path / "result.json").exists()
+        if other.id == run.id:  # not ==: JSON has no tuples
+            if not finished:
+                resume.check_test(other, run, self.path)
+                write_atomically(held, run.to_json())  # with the test set, which may be new
+            return run, False
+        if resume.prolongs(other, run) and (finished or resume.held(self.path) == other.id):
+            resume.keep(self.path, other)
+            run = replace(run, weights=f"{resume.FROM}{other.id}")
+            self._empty(keep=resume.EARLIER)
+            write_atomically(held, run.to_json())
+            return run, False
+        differs = resume.difference(other, run)
+        raise InputError(
+            f"{self.path} holds another run ({differs}): choose another folder, or give {overwriting()} to replace it"
+        )
+
+    def _held(self) -> Run:
+        path = self.path / "run.json"
+        try:
+            return Run.read(path)
+        except ValueError:
+            raise InputError(
+                f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it"
+            ) from None
+
+    def recipe(self) -> Recipe | None:
+        """Of the run that is there; None where there is none, or none that can be read."""
+        try:
+            return self._held().recipe
+        except (OSError, InputError):
+            return None
+
+    def _empty(self, keep: str = "") -> None:
+        """Killed in the middle of it, the folder still holds a run, and one that is not finished."""
+        if self._visible() and not (self.path / "run.json").exists():
+            raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
+        (self.path / "result.json").unlink(missing_ok=True)
+        sync(self.path)
+        for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "run.json"):
+            if keep and entry.name in (keep, "run.json"):  # which is replaced by another at once
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != ".lock":
+                entry.unlink()
+
+    def _visible(self) -> list[Path]:
+        """What is in the folder but for the lock and what a killed process left half written."""
+        return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
+
+    def result(self) -> dict[str, Any] | None:
+        """What the finished run says of itself; None while it is not finished."""
+        path = self.path / "result.json"
+        return read_result(path) if path.exists() else None
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """The run is done; its model must be on the disk before."""
+        if ranks.rank() > 0:
+            return
+        self.check()
+        write_result(self.path / "result.json", result)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def name(self, classes: Sequence[str]) -> None:
+        """Note what the classes are called, for whoever looks into the folder while the run is under way."""
+        if ranks.rank() == 0 and not (self.path / CLASSES).exists():
+            write_atomically(self.path / CLASSES, json.dumps(classes))
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
+        if ranks.rank() > 0:
+            return
+        self.check()
+        path = self.path / "metrics.jsonl"
+        new = not path.exists()
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            sync(self.path)
+
+    def rewind(self, step: int) -> None:
+        """Forget the metrics after `step`, which will be measured again, and what a killed process left half written."""
+        if ranks.rank() > 0:
+            return
+        for left in (".m*.part", "*/.step-*.part"):  # not what others may be writing: run.json
+            for part in self.path.glob(left):
+                part.unlink(missing_ok=True)
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            rows = [line for line in path.read_text(errors="replace").split("\n") if _step_of(line) <= step]
+            write_atomically(path, "".join(f"{line}\n" for line in rows))
+
+
+def _step_of(line: str) -> float:
+    try:
+        step = parse(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # half a line, from a process that was killed in its middle
+    return step if isinstance(step, (int, float)) else float("inf")
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """With a checksum, which `read_result` looks at."""
+    write_atomically(path, json.dumps(sealed(result), indent=1))
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A run's result.json, or one that was kept elsewhere; those from before there were checksums have none."""
+    result: dict[str, Any] = {}
+    try:
+        result = unsealed(read_json(path))
+        whole = all(
+            isinstance(result.get(name) or 0, (int, float)) for name in ("accuracy", "source_accuracy", "seconds")
+        )
+    except ValueError:
+        whole = False
+    if not whole:
+        raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
+    return result

@@ -1,0 +1,158 @@
+"""Small archives in the published formats, written with the ordinary libraries, and what is in them."""
+
+import gzip
+import io
+import pickle
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Array = NDArray[Any]
+
+
+def random_images(count: int, *shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def random_labels(count: int, classes: int = 10, seed: int = 0) -> Array:
+    return np.random.default_rng(seed + 1000).permutation(np.arange(count) % classes)
+
+
+def encoded(image: Array, kind: str = "PNG") -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(image).save(out, kind, quality=95)
+    return out.getvalue()
+
+
+def tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def mnist(folder: Path, split: str, count: int = 20) -> tuple[Array, Array]:
+    images, labels = random_images(count, 28, 28), random_labels(count)
+    stem = {"train": "train", "test": "t10k"}[split]
+    with gzip.open(folder / f"{stem}-images-idx3-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">IIII", 2051, *images.shape) + images.tobytes())
+    with gzip.open(folder / f"{stem}-labels-idx1-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">II", 2049, count) + labels.astype(np.uint8).tobytes())
+    return images, labels
+
+
+def usps_h5(folder: Path, count: int = 12) -> dict[str, tuple[Array, Array]]:
+    import h5py
+
+    made = {
+        s: (random_images(count, 16, 16, seed=i), random_labels(count, seed=i)) for i, s in enumerate(("train", "test"))
+    }
+    with h5py.File(folder / "usps.h5", "w") as file:
+        for split, (images, labels) in made.items():
+            file[f"{split}/data"] = images.reshape(count, -1).astype(np.float32) / 255
+            file[f"{split}/target"] = labels
+    return made
+
+
+def usps_text(folder: Path, split: str, kind: str, count: int = 12) -> tuple[Array, Array]:
+    """kind: "zip" (ElemStatLearn) or "libsvm"."""
+    import bz2
+
+    images, labels = random_images(count, 16, 16), random_labels(count)
+    values = images.reshape(count, -1) / 255 * 2 - 1
+    if kind == "zip":
+        lines = [
+            f"{label:.4f} " + " ".join(f"{v:.4f}" for v in row) + " \n"
+            for label, row in zip(labels, values, strict=True)
+        ]
+        (folder / f"zip.{split}.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    else:
+        lines = [
+            f"{label + 1} " + " ".join(f"{i + 1}:{v:.6f}" for i, v in enumerate(row)) + " \n"
+            for label, row in zip(labels, values, strict=True)
+        ]
+        name = {"train": "usps.bz2", "test": "usps.t.bz2"}[split]
+        (folder / name).write_bytes(bz2.compress("".join(lines).encode()))
+    return images, labels
+
+
+def mnist_m(path: Path, count: int = 15) -> dict[str, tuple[Array, Array]]:
+    made, members = {}, {}
+    for i, split in enumerate(("train", "test")):
+        images, labels = random_images(count, 32, 32, 3, seed=i), random_labels(count, seed=i)
+        for k, image in enumerate(images):
+            members[f"mnist_m/mnist_m_{split}/{k:08d}.png"] = encoded(image)
+        members[f"mnist_m/mnist_m_{split}_labels.txt"] = "".join(
+            f"{k:08d}.png {label}\n" for k, label in enumerate(labels)
+        ).encode()
+        made[split] = images, labels
+    tar(path, members)
+    return made
+
+
+def svhn_bytes(count: int = 20, seed: int = 0, compressed: bool = True) -> tuple[bytes, Array, Array]:
+    import scipy.io
+
+    images, labels = random_images(count, 32, 32, 3, seed=seed), random_labels(count, seed=seed)
+    out = io.BytesIO()
+    y = np.where(labels == 0, 10, labels).astype(np.uint8)[:, None]
+    scipy.io.savemat(out, {"X": images.transpose(1, 2, 3, 0), "y": y}, do_compression=compressed)
+    return out.getvalue(), images, labels
+
+
+def domainnet(
+    folder: Path, domain: str, images: dict[str, dict[str, Array]], classes: list[str], kind: str = "JPEG"
+) -> None:
+    """images: {split: {"class/file": image}}; classes in the order of their numbers."""
+    members = {f"{domain}/{name}": encoded(image, kind) for part in images.values() for name, image in part.items()}
+    zipped(folder / f"{domain}.zip", members)
+    for split, part in images.items():
+        lines = [f"{domain}/{name} {classes.index(name.split('/')[0])}\n" for name in part]
+        (folder / f"{domain}_{split}.txt").write_text("".join(lines))
+
+
+def cifar(path: Path, parts: dict[str, tuple[Array, Array]], key: str, kind: str) -> None:
+    """kind: "python" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
+    import scipy.io
+
+    members = {}
+    for name, (images, labels) in parts.items():
+        data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
+        if kind == "python":
+            members[f"batches/{name}"] = pickle.dumps(
+                {b"data": data, key.encode(): labels.tolist(), b"filenames": [b"a.png"]}, 2
+            )
+        else:
+            out = io.BytesIO()
+            scipy.io.savemat(
+                out,
+                {"data": data, key: labels.astype(np.uint8)[:, None], "batch_label": "training"},
+                do_compression=True,
+            )
+            members[f"batches/{name}.mat"] = out.getvalue()
+    tar(path, members)
+
+
+def stl10(path: Path, counts: dict[str, int]) -> dict[str, tuple[Array, Array]]:
+    made, members = {}, {"stl10_binary/class_names.txt": b"airplane\n"}
+    for i, (split, count) in enumerate(counts.items()):
+        images, labels = random_images(count, 96, 96, 3, seed=i), random_labels(count, seed=i)
+        members[f"stl10_binary/{split}_X.bin"] = images.transpose(0, 3, 2, 1).tobytes()
+        if split != "unlabeled":
+            members[f"stl10_binary/{split}_y.bin"] = (labels + 1).astype(np.uint8).tobytes()
+        made[split] = images, labels
+    tar(path, members)
+    return made

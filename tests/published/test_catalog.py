@@ -1,0 +1,74 @@
+"""The catalogue's facts hang together; where they can be counted, they are."""
+
+import re
+from pathlib import Path
+
+import pytest
+from published import formats
+
+from adamatch.base.errors import InputError
+from adamatch.datasets import catalog
+from adamatch.datasets.prepared import open_store
+from adamatch.datasets.readers import READERS
+from adamatch.images.store import Writer
+
+DOMAINS = [(name, domain) for name, data_set in catalog.SETS.items() for domain in data_set.domains]
+
+
+@pytest.mark.parametrize(("name", "domain"), DOMAINS)
+def test_entries_are_complete(name: str, domain: str) -> None:
+    data_set = catalog.SETS[name]
+    entry = data_set.domains[domain]
+    assert entry.page.startswith("http")
+    for file in entry.files:
+        assert all(source.startswith("http") for source in file.sources)
+        assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
+        assert file.md5 is None or re.fullmatch("[0-9a-f]{32}", file.md5)
+        assert not file.sources or file.sha256 or file.md5, "what a program fetches, it can check"
+    for counts in entry.counts.values():
+        assert isinstance(counts, int) or len(counts) == data_set.classes
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "total"),
+    [
+        ("digitfive/mnist", "train", 60000),
+        ("digitfive/mnist", "test", 10000),
+        ("digitfive/usps", "train", 7291),
+        ("digitfive/usps", "test", 2007),
+        ("svhn/svhn", "train", 73257),
+        ("svhn/svhn", "test", 26032),
+        ("svhn/svhn", "extra", 531131),
+        ("pacs/art_painting", "train+test", 2048),
+        ("pacs/cartoon", "train+test", 2344),
+        ("pacs/photo", "train+test", 1670),
+        ("pacs/sketch", "train+test", 3929),
+    ],
+)
+def test_counts_per_class_add_up(name: str, split: str, total: int) -> None:
+    data_set, domain = name.split("/")
+    counts = catalog.SETS[data_set].domains[domain].counts[split]
+    assert isinstance(counts, tuple)
+    assert sum(counts) == total
+
+
+def test_domainnet_has_409832_training_images() -> None:
+    counts = [entry.counts["train"] for entry in catalog.SETS["domainnet"].domains.values()]
+    assert sum(count for count in counts if isinstance(count, int)) == 409832
+
+
+def test_every_set_has_a_reader() -> None:
+    assert set(READERS) == set(catalog.SETS)
+
+
+def test_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pacs" / "photo" / "test-64"
+    with pytest.raises(InputError, match=r"adamatch data prepare pacs --domain photo --size 64 --from DIR"):
+        open_store("pacs", "photo", "test", 64, tmp_path)
+    with Writer(path, count=2, size=64, classes=("a",), labelled=False) as writer:
+        writer.images[:] = formats.random_images(2, 64, 64, 3)
+        writer.done[:] = 1
+    monkeypatch.setenv("ADAMATCH_DATA", str(tmp_path))
+    assert len(open_store("pacs", "photo", "test", 64)) == 2
+    with pytest.raises(InputError, match="no domain of pacs"):
+        open_store("pacs", "photos", "test", 64)

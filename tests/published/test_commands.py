@@ -1,0 +1,102 @@
+"""`adamatch data` from outside: what a person types, sees and gets."""
+
+from pathlib import Path
+
+import pytest
+from published import formats
+from typer.testing import CliRunner
+
+from adamatch.base.errors import InputError
+from adamatch.datasets import catalog, commands
+from adamatch.datasets.catalog import DataSet, Domain, File
+from adamatch.images.store import Store
+
+
+def call(*words: str | Path) -> str:
+    """The output; what goes wrong is raised, as the package's own main expects it."""
+    result = CliRunner().invoke(commands.app, [str(word) for word in words], env={"COLUMNS": "300"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output + (f"exit {result.exit_code}" if result.exit_code else "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for split in ("train", "test"):
+        formats.mnist(tmp_path / "in", split)
+    return tmp_path / "in"
+
+
+def test_prepare_list_and_verify(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    said = call("prepare", "digitfive", "--from", folder, "--data", data)
+    assert said.count("missing") == 4
+    assert "digitfive/usps: no files for train, test (usps.bz2, usps.t.bz2); they come from https://hastie" in said
+    assert len(Store.open(data / "digitfive" / "mnist" / "train-32")) == 20
+    assert "20 images (already there: left as it is" in call("prepare", "digitfive", "--from", folder, "--data", data)
+    (row,) = [line for line in call("list", "--data", data).splitlines() if " mnist " in line]
+    assert "test-32 train-32" in row
+    said = call("verify", "digitfive", "--data", data)
+    assert said.endswith("exit 1")
+    assert "20 images, but 60,000 were published" in said
+    assert (data / "digitfive" / "mnist" / "samples-train-32.png").is_file()
+    (data / "digitfive" / "mnist" / "test-32" / "store.json").write_text("{")
+    said = call("verify", "digitfive", "--data", data)
+    assert "look " in said  # the other is drawn all the same
+    assert said.endswith("exit 1")
+
+
+def test_list_shows_every_domain(tmp_path: Path) -> None:
+    said = call("list", "--data", tmp_path)
+    for name, data_set in catalog.SETS.items():
+        assert all(any(name in line and domain in line for line in said.splitlines()) for domain in data_set.domains)
+    assert "non-commercial" in said
+
+
+def test_errors_are_raised_in_one_line(tmp_path: Path) -> None:
+    for words in (
+        ("prepare", "digitfive", "--from", tmp_path),
+        ("prepare", "digitfives", "--from", tmp_path),
+        ("download", "digitfives"),
+        ("download", "pacs", "--domain", "photos"),
+        ("verify", "--data", tmp_path),
+        ("generate", "mnistm", "--from", tmp_path, "--photos", tmp_path),
+    ):
+        with pytest.raises(InputError) as error:
+            call(*words)
+        assert "\n" not in str(error.value)
+
+
+def test_download_goes_on_when_one_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "there.bin").write_bytes(b"x")
+    domain = Domain((File("lost.bin"), File("there.bin")), {"train": 1}, "http://page.example/")
+    monkeypatch.setitem(catalog.SETS, "zoo", DataSet("Zoo", {"photo": domain}, 3, (8,)))
+    with pytest.raises(InputError, match=r"1 of 2 files of zoo .*lost\.bin.*by hand from http://page\.example/"):
+        call("download", "zoo", "--to", tmp_path)
+
+
+def test_generate(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    call("generate", "digits", "--train", "20", "--test", "10", "--data", data)
+    store = Store.open(data / "digitfive" / "synthetic_drawn" / "train-32")
+    assert len(store) == 20
+    assert store.info["generated"] == "by adamatch, seed 0"
+    from PIL import Image
+
+    (tmp_path / "photos").mkdir()
+    for i in range(2):
+        Image.new("RGB", (50, 50), (i, i, i)).save(tmp_path / "photos" / f"{i}.jpg")
+    call("generate", "mnistm", "--from", folder, "--photos", tmp_path / "photos", "--data", data)
+    assert len(Store.open(data / "digitfive" / "mnistm_generated" / "test-32")) == 20
+    assert "made here" in call("list", "--data", data)
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("list",), ("download",), ("prepare",), ("verify",), ("generate",), ("generate", "digits")]
+)
+def test_help(words: tuple[str, ...]) -> None:
+    said = call(*words, "--help")
+    assert "Usage" in said
+    if words not in ((), ("list",), ("generate",)):
+        assert "Example: adamatch data" in said

@@ -1,0 +1,247 @@
+"""Downloads from a real server on loopback that cuts connections, lies and fills disks: the right file or none."""
+
+import errno
+import hashlib
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adamatch.base.errors import InputError
+from adamatch.datasets import download
+from adamatch.datasets.catalog import File
+
+DATA = bytes(range(256)) * 16384  # 4 MiB
+MD5, SHA256 = hashlib.md5(DATA).hexdigest(), hashlib.sha256(DATA).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """`cuts`: after how many bytes each reply ends, one per request; afterwards replies are whole."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.cuts: list[int] = []
+        self.ranges = True
+        self.asked: list[tuple[str, str | None]] = []
+        self.files = {"/data.bin": DATA}
+        self.page = False
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that hangs up early is what some tests are about."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers.get("Range")))
+        if self.path == "/busy":
+            return self.send_error(503)
+        if self.path not in self.server.files:
+            return self.send_error(404)
+        data, start = self.server.files[self.path], 0
+        wanted = re.match(r"bytes=(\d+)-", self.headers.get("Range", "")) if self.server.ranges else None
+        if wanted:
+            start = int(wanted[1])
+            if start >= len(data):
+                return self.send_error(416)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(data) - start))
+        self.send_header("Content-Type", "text/html" if self.server.page else "application/octet-stream")
+        self.end_headers()
+        end = start + self.server.cuts.pop(0) if self.server.cuts else len(data)
+        self.wfile.write(data[start:end])
+        return None
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def get(file: File, folder: Path) -> list[tuple[int, int | None]]:
+    return list(download.fetch(file, folder, "http://page.example/", pause=lambda seconds: None))
+
+
+def file(server: Server, *paths: str, **facts: Any) -> File:
+    return File("data.bin", tuple(server.url + path for path in paths or ("/data.bin",)), **facts)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_whole_download(server: Server, tmp_path: Path) -> None:
+    steps = get(file(server, size=len(DATA), sha256=SHA256, md5=MD5), tmp_path / "new" / "folder")
+    assert (tmp_path / "new" / "folder" / "data.bin").read_bytes() == DATA
+    assert steps[0] == (0, len(DATA))
+    assert steps[-1] == (len(DATA), len(DATA))
+    assert names(tmp_path / "new" / "folder") == ["data.bin"]
+
+
+def test_cut_connections_are_taken_up_where_they_ended(server: Server, tmp_path: Path) -> None:
+    server.cuts = [1_000_000, 500_000, 0]
+    get(file(server, sha256=SHA256), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert [wanted for _, wanted in server.asked] == [None, "bytes=1000000-", "bytes=1500000-", "bytes=1500000-"]
+
+
+def test_a_part_from_an_earlier_run_is_taken_up(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(DATA[:3_000_000])
+    get(file(server, size=len(DATA)), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert server.asked == [("/data.bin", "bytes=3000000-")]
+
+
+def test_a_part_of_something_else_is_noticed(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(b"other" * 1000)
+    get(file(server, md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert len(server.asked) == 2
+
+
+def test_without_anything_published_a_part_is_not_trusted(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(b"other" * 1000)
+    get(file(server), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert server.asked == [("/data.bin", None)]
+
+
+def test_a_part_longer_than_the_file(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(DATA + b"more")
+    get(file(server, md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+
+
+def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
+    server.ranges, server.cuts = False, [2_000_000]
+    get(file(server, size=len(DATA), sha256=SHA256), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+
+
+def test_a_source_that_is_gone_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
+    get(file(server, "/gone", "/data.bin", md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert [path for path, _ in server.asked] == ["/gone", "/data.bin"], "asked once, not again and again"
+
+
+def test_a_source_that_cannot_be_reached_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
+    unreachable = "http://127.0.0.1:9/data.bin"
+    get(File("data.bin", (unreachable, server.url + "/data.bin"), md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+
+
+def test_a_busy_source_is_asked_again_with_growing_pauses(server: Server, tmp_path: Path) -> None:
+    pauses: list[float] = []
+    with pytest.raises(InputError, match="HTTP 503"):
+        list(download.fetch(file(server, "/busy"), tmp_path, "page", pause=pauses.append))
+    assert pauses == [1, 2, 4]
+    assert len(server.asked) == 4
+
+
+def test_when_all_fail_it_says_where_to_get_the_file(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        get(file(server, "/gone", "/lost"), tmp_path)
+    assert re.fullmatch(
+        r"no source gave data\.bin \(.*/lost: HTTP 404 .*\): get it by hand from http://page\.example/ and put it into .*",
+        str(error.value),
+    )
+    assert names(tmp_path) == []
+
+
+def test_a_file_without_sources_can_only_be_had_by_hand(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.bin cannot be fetched by a program: get it by hand from http://page"):
+        get(File("data.bin"), tmp_path)
+
+
+def test_a_wrong_checksum_never_gets_the_final_name(server: Server, tmp_path: Path) -> None:
+    server.files["/other"] = DATA[:-1] + b"!"
+    with pytest.raises(InputError, match="another SHA256 than the published one"):
+        get(file(server, "/other", sha256=SHA256), tmp_path)
+    assert names(tmp_path) == []
+    get(file(server, "/other", "/data.bin", md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+
+
+def test_a_wrong_size_is_refused_before_anything_is_fetched(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has a file of 4194304 bytes, not 99"):
+        get(file(server, size=99), tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_web_page_is_not_an_archive(server: Server, tmp_path: Path) -> None:
+    server.page = True
+    with pytest.raises(InputError, match="web page"):
+        get(file(server), tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_too_little_space_is_noticed_first(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(InputError, match=r"has 0\.0 GB free and data\.bin needs 0\.0 GB more"):
+        get(file(server), tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = download._write
+    written = 0
+
+    class Full:
+        """A file on a disk with room for 2 MiB."""
+
+        def __init__(self, out: Any) -> None:
+            self.out = out
+
+        def write(self, block: bytes) -> None:
+            nonlocal written
+            if written + len(block) > 2 << 20:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            written += len(block)
+            self.out.write(block)
+
+        def flush(self) -> None:
+            self.out.flush()
+
+    monkeypatch.setattr(download, "_write", lambda out, block, part: write(Full(out), block, part))
+    with pytest.raises(InputError, match="is full: free some space and run the same command again"):
+        get(file(server, md5=MD5), tmp_path)
+    assert names(tmp_path) == ["data.bin.part"]
+    monkeypatch.setattr(download, "_write", write)
+    get(file(server, md5=MD5), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    assert server.asked[-1][1] == f"bytes={2 << 20}-"
+    assert names(tmp_path) == ["data.bin"]
+
+
+def test_a_file_that_is_there_and_right_is_left_alone(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(DATA)
+    assert get(file(server, sha256=SHA256), tmp_path) == [(len(DATA), len(DATA))]
+    assert server.asked == []
+
+
+def test_a_file_that_is_there_and_wrong_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(b"half")
+    get(file(server, sha256=SHA256), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == DATA

@@ -1,0 +1,417 @@
+"""Every published format, in small archives written by the ordinary libraries: counts, labels, classes, every pixel."""
+
+import gzip
+import io
+import shutil
+import struct
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from published import formats
+from published.formats import Array
+
+from adamatch.base.errors import InputError
+from adamatch.datasets.prepare import store_split
+from adamatch.datasets.readers import READERS, plan
+from adamatch.datasets.source import Found, fixed_split
+from adamatch.images.store import Store
+
+
+def prepared(name: str, folder: Path, domain: str, split: str, size: int = 32) -> Store:
+    """Through the whole way, into a store."""
+    path = folder.parent / f"store-{name}-{domain}-{split}-{size}"
+    for _ in store_split(READERS[name](Found(folder), domain)[split], path, size, info={}, workers=2):
+        pass
+    return Store.open(path)
+
+
+def grey(images: Array) -> Array:
+    return np.repeat(images[..., None], 3, axis=3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_mnist(folder: Path, split: str, unpacked: bool) -> None:
+    images, labels = formats.mnist(folder / "deep", split)
+    if unpacked:
+        for path in list((folder / "deep").iterdir()):
+            path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+            path.unlink()
+    store = prepared("digitfive", folder, "mnist", split)
+    expected = np.zeros((20, 32, 32), np.uint8)
+    expected[:, 2:30, 2:30] = images
+    np.testing.assert_array_equal(store.images, grey(expected))
+    np.testing.assert_array_equal(store.labels, labels)
+    assert store.classes == tuple("0123456789")
+
+
+@pytest.mark.parametrize("kind", ["h5", "zip", "libsvm"])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_usps(folder: Path, kind: str, split: str) -> None:
+    images, labels = formats.usps_h5(folder)[split] if kind == "h5" else formats.usps_text(folder, split, kind)
+    store = prepared("digitfive", folder, "usps", split)
+    expected = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC)) for image in images]
+    np.testing.assert_array_equal(store.images, grey(np.stack(expected)))
+    np.testing.assert_array_equal(store.labels, labels)
+
+
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_mnist_m(folder: Path, unpacked: bool) -> None:
+    made = formats.mnist_m(folder / "mnist_m.tar.gz")
+    if unpacked:
+        with tarfile.open(folder / "mnist_m.tar.gz") as archive:
+            archive.extractall(folder / "deep", filter="data")
+        (folder / "mnist_m.tar.gz").unlink()
+    for split, (images, labels) in made.items():
+        store = prepared("digitfive", folder, "mnistm", split)
+        np.testing.assert_array_equal(store.images, images)
+        np.testing.assert_array_equal(store.labels, labels)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("split", ["train", "test", "extra"])
+def test_svhn(folder: Path, split: str, compressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adamatch.datasets.digits.BLOCK", 7)
+    data, images, labels = formats.svhn_bytes(compressed=compressed)
+    (folder / f"{split}_32x32.mat").write_bytes(data)
+    store = prepared("svhn", folder, "svhn", split)
+    np.testing.assert_array_equal(store.images, images)
+    np.testing.assert_array_equal(store.labels, labels)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_synthetic_digits(folder: Path, packed: bool) -> None:
+    made = {split: formats.svhn_bytes(seed=i) for i, split in enumerate(("train", "test"))}
+    files = {f"synth_{split}_32x32.mat": data for split, (data, _, _) in made.items()}
+    if packed:
+        formats.zipped(folder / "SynthDigits.zip", files)
+    else:
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    for split, (_, images, labels) in made.items():
+        store = prepared("digitfive", folder, "syn", split)
+        np.testing.assert_array_equal(store.images, images)
+        np.testing.assert_array_equal(store.labels, labels)
+
+
+def test_plain_arrays(folder: Path) -> None:
+    (folder / "mnist_m").mkdir()
+    images, labels = formats.random_images(5, 32, 32, 3), formats.random_labels(5)
+    np.savez(folder / "mnist_m" / "train.npz", images=images, labels=labels)
+    store = prepared("digitfive", folder, "mnistm", "train")
+    np.testing.assert_array_equal(store.images, images)
+    np.testing.assert_array_equal(store.labels, labels)
+
+
+def reference_square(image: Image.Image, size: int) -> Array:
+    """An image at least as large as `size`: bilinear to the largest multiple, then the mean of whole blocks."""
+    width, height = (side // size * size for side in image.size)
+    exact = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR), np.float64)
+    mean: Array = exact.reshape(size, height // size, size, width // size, 3).mean(axis=(1, 3))
+    return mean
+
+
+@pytest.mark.parametrize("size", [32, 64, 128, 224])
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_domainnet(folder: Path, size: int, unpacked: bool) -> None:
+    classes = ["aircraft_carrier", "t-shirt", "zigzag"]
+    # As in painting: the second class is missing from the training list, the third from the test list.
+    images = {
+        "train": {
+            f"{c}/painting_{i}.jpg": formats.random_images(1, 250, 300, 3, seed=i)[0]
+            for i, c in enumerate(("zigzag", classes[0]))
+        },
+        "test": {f"t-shirt/painting_{i}.jpg": formats.random_images(1, 230, 470, 3, seed=9 + i)[0] for i in range(2)},
+    }
+    formats.domainnet(folder, "painting", images, classes)
+    if unpacked:
+        shutil.unpack_archive(folder / "painting.zip", folder)
+        (folder / "painting.zip").unlink()
+    store = prepared("domainnet", folder, "painting", "train", size)
+    assert store.classes == tuple(classes)
+    assert store.labels is not None
+    np.testing.assert_array_equal(store.labels, [2, 0])
+    for found, (name, image) in zip(store.images, images["train"].items(), strict=True):
+        decoded = Image.open(io.BytesIO(formats.encoded(image, "JPEG")))
+        assert np.abs(found - reference_square(decoded, size)).max() <= 1, name
+    assert prepared("domainnet", folder, "painting", "test", size).classes == tuple(classes)
+
+
+def test_domainnet_says_what_does_not_fit(folder: Path) -> None:
+    images = {s: {"a/1.png": formats.random_images(1, 40, 40, 3)[0]} for s in ("train", "test")}
+    formats.domainnet(folder, "clipart", images, ["a"], "PNG")
+    (folder / "clipart_train.txt").write_text("clipart/a/1.png 0\nclipart/a/lost.png 0\n")
+    with pytest.raises(InputError, match=r"clipart\.zip lacks clipart/a/lost\.png \(1 of 2"):
+        prepared("domainnet", folder, "clipart", "train")
+    (folder / "clipart_train.txt").write_text("clipart/b/1.png 0\n")
+    with pytest.raises(InputError, match="class 0 is 'a' here and 'b' elsewhere"):
+        prepared("domainnet", folder, "clipart", "train")
+    (folder / "clipart_train.txt").write_text("clipart/a/1.png zero\n")
+    with pytest.raises(InputError, match=r"clipart_train\.txt, line 1"):
+        prepared("domainnet", folder, "clipart", "train")
+    (folder / "clipart.zip").unlink()
+    with pytest.raises(InputError, match=r"fetch clipart\.zip"):
+        prepared("domainnet", folder, "clipart", "test")
+
+
+@pytest.mark.parametrize("kind", ["tar", "folder", "flat folder"])
+def test_office31(folder: Path, kind: str) -> None:
+    names = [f"{c}/frame_{i:04d}.jpg" for c in ("back_pack", "bike") for i in range(1, 11)]
+    members = {
+        f"domain_adaptation_images/{domain}/images/{name}": formats.encoded(
+            formats.random_images(1, 40, 40, 3, seed=d * 100 + k)[0]
+        )
+        for d, domain in enumerate(("amazon", "dslr"))
+        for k, name in enumerate(names)
+    }
+    if kind == "tar":
+        formats.tar(folder / "domain_adaptation_images.tar.gz", members)
+    for name, data in members.items() if kind != "tar" else ():
+        path = folder / (name if kind == "folder" else name.replace("/images", ""))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    stores = [prepared("office31", folder, "amazon", split) for split in ("train", "test")]
+    assert [len(store) for store in stores] == [16, 4]
+    assert stores[0].classes == ("back_pack", "bike")
+    for store, per_class in zip(stores, (8, 2), strict=True):
+        assert store.labels is not None
+        assert np.bincount(store.labels).tolist() == [per_class, per_class]
+    every = {image.tobytes() for store in stores for image in store.images}
+    assert len(every) == 20, "each image is in one split, and only there"
+
+
+def pacs_members(per_class: int = 5) -> dict[str, bytes]:
+    classes = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    return {
+        f"kfold/photo/{c}/{i:03d}.png": formats.encoded(formats.random_images(1, 30, 30, 3, seed=k * 10 + i)[0])
+        for k, c in enumerate(classes)
+        for i in range(per_class)
+    }
+
+
+@pytest.mark.parametrize("kind", ["zip", "folder"])
+def test_pacs(folder: Path, kind: str) -> None:
+    members = pacs_members()
+    formats.zipped(folder / "PACS.zip", members)
+    if kind == "folder":
+        shutil.unpack_archive(folder / "PACS.zip", folder)
+        (folder / "PACS.zip").unlink()
+    train, test = (prepared("pacs", folder, "photo", split) for split in ("train", "test"))
+    assert (len(train), len(test)) == (28, 7)
+    assert test.labels is not None
+    assert test.labels.tolist() == list(range(7))
+
+
+def test_pacs_follows_the_published_lists(folder: Path) -> None:
+    members = pacs_members(2)
+    formats.zipped(folder / "PACS.zip", members)
+    for split, i in (("train", 0), ("crossval", 1)):
+        lines = [f"photo/{name.split('/')[2]}/00{i}.png {k + 1}" for k, name in enumerate(list(members)[::2])]
+        (folder / f"photo_{split}_kfold.txt").write_text("\n".join(lines))
+    train, test = (prepared("pacs", folder, "photo", split) for split in ("train", "test"))
+    assert train.labels is not None
+    assert train.labels.tolist() == list(range(7))
+    assert len(test) == 7
+    assert not {x.tobytes() for x in train.images} & {x.tobytes() for x in test.images}
+
+
+@pytest.mark.parametrize("kind", ["python", "matlab"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_cifar(folder: Path, name: str, kind: str) -> None:
+    many = name == "cifar100"
+    members = ["train", "test"] if many else [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    parts = {
+        m: (formats.random_images(4, 32, 32, 3, seed=i), formats.random_labels(4, seed=i))
+        for i, m in enumerate(members)
+    }
+    # Out of order, as an archive may have them.
+    shuffled = dict(sorted(parts.items(), reverse=True))
+    formats.cifar(
+        folder / f"cifar-{'100' if many else '10'}-{kind}.tar.gz", shuffled, "fine_labels" if many else "labels", kind
+    )
+    for split, wanted in (("train", members[:-1]), ("test", members[-1:])):
+        store = prepared(name, folder, name, split)
+        np.testing.assert_array_equal(store.images, np.concatenate([parts[m][0] for m in wanted]))
+        np.testing.assert_array_equal(store.labels, np.concatenate([parts[m][1] for m in wanted]))
+        assert len(store.classes) == (100 if many else 10)
+
+
+def test_cifar_refuses_a_pickle_that_runs_something(folder: Path) -> None:
+    from published.hostile import PICKLES
+
+    formats.tar(folder / "cifar-10-python.tar.gz", {"cifar-10-batches-py/test_batch": PICKLES["a command"]})
+    with pytest.raises(InputError, match=r"cifar-10-batches-py/test_batch' would run .*system when unpickled: refused"):
+        prepared("cifar10", folder, "cifar10", "test")
+
+
+def test_stl10(folder: Path) -> None:
+    made = formats.stl10(folder / "stl10_binary.tar.gz", {"train": 3, "test": 4, "unlabeled": 5})
+    for split, name in (("train", "train"), ("test", "test"), ("unlabelled", "unlabeled")):
+        images, labels = made[name]
+        store = prepared("stl10", folder, "stl10", split, 96)
+        np.testing.assert_array_equal(store.images, images)
+        if name == "unlabeled":
+            assert store.labels is None
+        else:
+            np.testing.assert_array_equal(store.labels, labels)
+    small = prepared("stl10", folder, "stl10", "train", 32)
+    expected = made["train"][0].reshape(3, 32, 3, 32, 3, 3).mean(axis=(2, 4))
+    assert np.abs(small.images - expected).max() < 1, "Pillow rounds after each direction"
+
+
+CUT: list[tuple[str, str, Callable[[Path], object], str]] = [
+    ("digitfive", "mnist", lambda p: formats.mnist(p, "train"), "train"),
+    ("digitfive", "usps", formats.usps_h5, "train"),
+    ("digitfive", "usps", lambda p: formats.usps_text(p, "train", "zip"), "train"),
+    ("digitfive", "mnistm", lambda p: formats.mnist_m(p / "mnist_m.tar.gz"), "train"),
+    ("svhn", "svhn", lambda p: (p / "train_32x32.mat").write_bytes(formats.svhn_bytes()[0]), "train"),
+    (
+        "stl10",
+        "stl10",
+        lambda p: formats.stl10(p / "stl10_binary.tar.gz", {"train": 1, "test": 1, "unlabeled": 1}),
+        "unlabelled",
+    ),
+    ("pacs", "photo", lambda p: formats.zipped(p / "PACS.zip", pacs_members()), "train"),
+]
+
+
+@pytest.mark.parametrize(("name", "domain", "write", "split"), CUT)
+def test_a_file_cut_short_is_an_error_that_names_it(
+    folder: Path, name: str, domain: str, write: Callable[[Path], object], split: str
+) -> None:
+    write(folder)
+    files = [path for path in folder.iterdir() if path.is_file()]
+    for path in files:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InputError) as error:
+        prepared(name, folder, domain, split)
+    assert any(path.name in str(error.value) for path in files), error.value
+    assert not list(folder.parent.glob("store-*/store.json"))
+
+
+def test_the_plan_says_what_is_missing_and_where_it_is(folder: Path, tmp_path: Path) -> None:
+    formats.mnist(folder, "train")
+    jobs, missing = plan("digitfive", folder, tmp_path / "data")
+    assert [job.path for job in jobs] == [tmp_path / "data" / "digitfive" / "mnist" / "train-32"]
+    assert len(missing) == 5
+    assert any(line.startswith("digitfive/mnist: no files for test") and "yann.lecun.com" in line for line in missing)
+    assert any(line.startswith("digitfive/syn: no files for train, test (SynthDigits.zip)") for line in missing)
+
+
+def test_nothing_at_all_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds nothing of pacs.*domaingeneralization"):
+        plan("pacs", folder, tmp_path)
+    with pytest.raises(InputError, match="did you mean 'domainnet'"):
+        plan("domain-net", folder, tmp_path)
+    with pytest.raises(InputError, match="did you mean 'mnistm'"):
+        plan("digitfive", folder, tmp_path, ["mnist_m"])
+    with pytest.raises(InputError, match="is not a folder"):
+        plan("pacs", folder / "nowhere", tmp_path)
+    with pytest.raises(InputError, match="8 to 1024"):
+        plan("pacs", folder, tmp_path, size=4)
+
+
+def test_two_files_of_one_name(folder: Path) -> None:
+    """Fashion-MNIST has MNIST's file names; the folder decides, and where it cannot, the person does."""
+    for name in ("mnist", "fashion"):
+        (folder / name).mkdir()
+        formats.mnist(folder / name, "train")
+    assert "train" in READERS["digitfive"](Found(folder), "mnist")
+    (folder / "mnist").rename(folder / "other")
+    with pytest.raises(InputError, match="have the same name"):
+        READERS["digitfive"](Found(folder), "mnist")
+
+
+def test_found_survives_a_link_that_leads_back(folder: Path) -> None:
+    (folder / "deep" / "back").symlink_to(folder)
+    formats.mnist(folder, "train")
+    assert Found(folder).file("train-images-idx3-ubyte.gz") is not None
+
+
+def test_the_fixed_split_is_fixed() -> None:
+    """Written out: another version of anything must not change it."""
+    parts = fixed_split({"dog": [f"{i:03d}.png" for i in range(10)]}, "pacs/photo")
+    assert parts["test"] == ["002.png", "009.png"]
+    assert sorted(parts["train"] + parts["test"]) == [f"{i:03d}.png" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"sketch/cat/\xff.png 0", "is no text in UTF-8"),
+        ("sketch/cat/0.png \u00b2".encode(), "line 1: .* is not a name and a label"),
+        (b"sketch/cat/0.png " + b"9" * 5000, "line 1: .* is not a name and a label"),
+        (b"sketch/cat/0.png 999999999", "line 1: .* is not a name and a label"),
+    ],
+    ids=["bytes", "a digit that is no number", "a label without end", "a billion classes"],
+)
+def test_lists_that_are_none(folder: Path, line: bytes, says: str) -> None:
+    image = formats.random_images(1, 9, 9, 3)[0]
+    formats.domainnet(folder, "sketch", {"train": {"cat/0.png": image}, "test": {"dog/1.png": image}}, ["cat", "dog"])
+    (folder / "sketch_train.txt").write_bytes(line + b"\n")
+    with pytest.raises(InputError, match=rf"sketch_train\.txt.*{says}"):
+        prepared("domainnet", folder, "sketch", "train")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["1", "2"]),
+        np.array([0.5, 1.0]),
+        np.array([np.nan, 1]),
+        np.array([1e300, 1]),
+        np.array([2**63, 1], np.uint64),
+    ],
+    ids=["texts", "halves", "no number", "huge", "beyond 64 bits"],
+)
+def test_labels_that_are_none(folder: Path, labels: Array) -> None:
+    (folder / "svhn").mkdir()
+    np.savez(folder / "svhn/train.npz", images=formats.random_images(2, 32, 32, 3), labels=labels)
+    with pytest.raises(InputError, match=r"train\.npz"):
+        prepared("digitfive", folder, "svhn", "train")
+
+
+@pytest.mark.parametrize("shape", [(0, 32, 32, 3), (2, 0, 32, 3), (2, 32, 0)])
+def test_arrays_of_no_image(folder: Path, shape: tuple[int, ...]) -> None:
+    (folder / "svhn").mkdir()
+    np.savez(folder / "svhn/train.npz", images=np.zeros(shape, np.uint8), labels=np.zeros(shape[0], np.int64))
+    with pytest.raises(InputError, match=r"train\.npz: images is"):
+        prepared("digitfive", folder, "svhn", "train")
+
+
+def test_an_empty_h5_and_an_mnist_of_other_sides(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "usps.h5", "w") as file:
+        file["train/data"], file["train/target"] = np.zeros((0, 256)), np.zeros(0)
+    with pytest.raises(InputError, match=r"usps\.h5 holds no images"):
+        prepared("digitfive", folder, "usps", "train")
+    formats.mnist(folder, "train")
+    path = folder / "train-images-idx3-ubyte.gz"
+    path.write_bytes(
+        gzip.compress(struct.pack(">IIII", 2051, 15680, 1, 1) + bytes(15680))
+    )  # padded, each is 25 times as large
+    with pytest.raises(InputError, match=r"images of \(1, 1\), and MNIST's are of \(28, 28\)"):
+        prepared("digitfive", folder, "mnist", "train")
+
+
+def test_a_stream_that_is_damaged_in_its_middle(folder: Path) -> None:
+    data = formats.svhn_bytes(200, compressed=False)[0]
+    formats.zipped(folder / "SynthDigits.zip", {"synth_train_32x32.mat": data})
+    raw = bytearray((folder / "SynthDigits.zip").read_bytes())
+    raw[300_000:300_100] = bytes(100)
+    (folder / "SynthDigits.zip").write_bytes(raw)
+    with pytest.raises(
+        InputError, match=r"SynthDigits\.zip: 'synth_train_32x32\.mat' cannot be read .*fetch the archive again"
+    ):
+        prepared("digitfive", folder, "syn", "train")

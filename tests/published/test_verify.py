@@ -1,0 +1,134 @@
+"""Verification finds what was put wrong, and stays quiet where nothing is."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from published import formats
+
+from adamatch.base.errors import InputError
+from adamatch.base.files import checksum, sealed, unsealed
+from adamatch.datasets import catalog, verify
+from adamatch.datasets.catalog import DataSet, Domain
+from adamatch.images.store import Store, Writer
+
+CLASSES = ("cat", "dog", "emu")
+
+
+def write(path: Path, count: int, seed: int = 0, **info: object) -> Path:
+    with Writer(path, count=count, size=8, classes=CLASSES, info=info) as writer:
+        writer.images[:] = formats.random_images(count, 8, 8, 3, seed=seed)
+        assert writer.labels is not None
+        writer.labels[:] = np.arange(count) % 3
+        writer.done[:] = 1
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A published set of 30 + 9 images in three classes, of which 12 are a customary subset; prepared as published."""
+    domain = Domain((), {"train": (10, 10, 10), "test": 9}, "page", subset={"train": 12})
+    monkeypatch.setitem(catalog.SETS, "zoo", DataSet("Zoo", {"photo": domain}, 3, (8,)))
+    write(tmp_path / "zoo" / "photo" / "train-8", 30, 0)
+    write(tmp_path / "zoo" / "photo" / "test-8", 9, 1)
+    return tmp_path
+
+
+def found(root: Path, level: str) -> list[str]:
+    return [f"{f.store}: {f.text}" for f in verify.verify(root, "zoo") if f.level == level]
+
+
+def test_a_good_set(root: Path) -> None:
+    assert found(root, "error") == found(root, "note") == []
+    assert "zoo/photo/train-8: 30 images, as published in each of 3 classes" in found(root, "ok")
+    assert "zoo/photo/test-8: no image is in the training set too" in found(root, "ok")
+
+
+def test_one_flipped_bit(root: Path) -> None:
+    path = root / "zoo" / "photo" / "train-8" / "images.npy"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    (error,) = found(root, "error")
+    assert "images.npy was changed" in error
+
+
+@pytest.mark.parametrize("name", ["images.npy", "labels.npy", "store.json"])
+def test_a_file_that_is_missing_or_cut(root: Path, name: str) -> None:
+    path = root / "zoo" / "photo" / "train-8" / name
+    path.write_bytes(path.read_bytes()[:50])
+    assert len(found(root, "error")) == 1
+    if name != "store.json":
+        path.unlink()
+        assert len(found(root, "error")) == 1
+
+
+def test_counts_per_class(root: Path) -> None:
+    path = root / "zoo" / "photo" / "train-8"
+    labels = np.load(path / "labels.npy")
+    labels[0] = 1
+    np.save(path / "labels.npy", labels)
+    head = unsealed(json.loads((path / "store.json").read_text()))
+    head["sha256"]["labels.npy"] = checksum(path / "labels.npy")
+    (path / "store.json").write_text(json.dumps(sealed(head)))
+    assert found(root, "error") == ["zoo/photo/train-8: images per class are [9, 11, 10], not [10, 10, 10]"]
+
+
+def test_a_wrong_number_and_a_customary_one(root: Path) -> None:
+    write(root / "zoo" / "photo" / "train-8", 29)
+    assert found(root, "error") == ["zoo/photo/train-8: 29 images, but 30 were published"]
+    write(root / "zoo" / "photo" / "train-8", 12)
+    assert found(root, "error") == []
+    assert found(root, "note") == ["zoo/photo/train-8: the customary subset of 12 of the 30 published images"]
+
+
+def test_a_sum_is_held_against_both_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for total, errors in ((39, 0), (40, 1)):
+        entry = DataSet("Zoo", {"photo": Domain((), {"train+test": total}, "page")}, 3, (8,))
+        monkeypatch.setitem(catalog.SETS, "zoo", entry)
+        assert len(found(root, "error")) == errors
+
+
+def test_images_in_both_splits(root: Path) -> None:
+    train = np.load(root / "zoo" / "photo" / "train-8" / "images.npy")
+    with Writer(root / "zoo" / "photo" / "test-8", count=9, size=8, classes=CLASSES) as writer:
+        writer.images[:] = formats.random_images(9, 8, 8, 3, seed=5)
+        writer.images[4] = train[17]
+        writer.done[:] = 1
+    assert found(root, "error") == ["zoo/photo/test-8: 1 images are in the training set too (first: train 17 = test 4)"]
+
+
+def test_a_few_shared_images_are_a_note(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "COMMON", 1.0)
+    write(root / "zoo" / "photo" / "test-8", 9, 0)
+    assert found(root, "error") == []
+    assert found(root, "note") == ["zoo/photo/test-8: 9 images are in the training set too (first: train 0 = test 0)"]
+
+
+def test_images_that_were_left_out_and_classes_without_any(root: Path) -> None:
+    write(root / "zoo" / "photo" / "test-8", 9, 1, skipped=["a.zip: 'b.png' is truncated"])
+    assert found(root, "error") == [
+        "zoo/photo/test-8: 1 images could not be read and are left out (first: a.zip: 'b.png' is truncated)"
+    ]
+    write(root / "zoo" / "photo" / "test-8", 2, 1)
+    assert "zoo/photo/test-8: 1 classes have no image: 2 (emu)" in found(root, "note")
+
+
+def test_nothing_prepared(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no prepared store.*prepare pacs --from DIR"):
+        list(verify.verify(tmp_path, "pacs"))
+
+
+@pytest.mark.parametrize("classes", [3, 345])
+def test_the_picture_shows_images_of_each_class(classes: int) -> None:
+    """One colour per class: every colour must be in the picture, under the next line of text."""
+    labels = np.repeat(np.arange(classes), 2)
+    images = np.zeros((2 * classes, 8, 8, 3), np.uint8)
+    images[:, :, :, 0], images[:, :, :, 1] = (labels % 250)[:, None, None], (labels // 250 + 100)[:, None, None]
+    store = Store(images, labels, tuple(f"class {i}" for i in range(classes)))
+    sheet = verify.picture(store)
+    drawn = set(np.unique(np.asarray(sheet).astype(int) @ (65536, 256, 1)).tolist())
+    assert {(i % 250) * 65536 + (i // 250 + 100) * 256 for i in range(classes)} <= drawn
+    assert sheet.height < 4000
+    assert verify.picture(Store(images, None, ())).width > 0

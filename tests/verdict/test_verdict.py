@@ -1,0 +1,164 @@
+"""The verdict as it is written, and as it is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from reference.tiny_net import TinyNet
+from verdict import made
+
+from adamatch.images.store import Store
+from adamatch.images.tasks import Unlabelled
+from adamatch.model import Model, Predictions
+from adamatch.train.speed import Machine
+from adamatch.verdict import accuracy, eval_outputs, mismatch, summary
+from adamatch.verdict.evidence import Evidence
+from adamatch.verdict.verdict import Images, verdict
+
+CLASSES = ("a", "b", "<script>alert(1)</script>", "d")
+HELD, TRUE = made.labels([1, 1, 1, 1], 200), made.labels([1, 1, 1, 1], 300, seed=1)
+PIXELS = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
+LABELLED = np.random.default_rng(1).integers(0, 256, (200, 8, 8, 3), dtype=np.uint8)
+RUN = made.evidence([0.5, 0.6, 0.8], TRUE, HELD)
+TWIN = made.said(TRUE, 4, 0.6, seed=12)[None]  # the last evaluation's seed: the run is right wherever its twin is
+BOTH = made.beside(RUN, Evidence((7,), TWIN, RUN.source[:1], HELD))
+
+
+def found(evidence: Evidence = BOTH, images: Images | None = None) -> dict[str, Any]:
+    return verdict(evidence, images or Images((PIXELS[:100], PIXELS[100:]), (LABELLED,), HELD), CLASSES)
+
+
+def test_it_is_json_and_says_what_the_parts_say() -> None:
+    made_of = json.loads(json.dumps(found()))
+    low, high = accuracy.range_of(accuracy.estimates(BOTH))
+    assert low is not None
+    assert high is not None
+    assert made_of["range"] == {"at_least": round(100 * low, 2), "at_best": round(100 * high, 2)}
+    gained = accuracy.gain(BOTH)
+    assert gained is not None
+    assert made_of["gain"] == round(100 * gained, 2)
+    assert made_of["source_accuracy"] == pytest.approx(100 * (RUN.source[-1].argmax(1) == HELD).mean(), abs=0.01)
+    assert made_of["twin"]["steps"] == 7
+    assert len(made_of["twin"]["rows"]) == min(200, made_of["twin"]["changed"])
+    assert made_of["chosen"]["last"] == 300
+    assert made_of["chosen"]["step"] in RUN.steps
+    assert all(sum(share) == pytest.approx(1, abs=1e-3) for share in made_of["shares"].values())
+    assert made_of["warnings"] == []
+
+
+def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all are looked at."""
+    monkeypatch.setattr(eval_outputs, "MOST", 150)
+    rows = eval_outputs.rows(300)
+    pixels = PIXELS.copy()
+    pixels[rows[[3, 40, 90]]] = 17
+    few = Evidence((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
+    (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
+    assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
+    beside = made.beside(few, Evidence((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
+    assert beside.twin is not None
+    twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
+    assert sorted(found(beside, Images((pixels,), (LABELLED,), HELD))["twin"]["rows"]) == rows[twins].tolist()
+
+
+def test_moves_are_from_one_class_to_another() -> None:
+    twin = found()["twin"]
+    counts = [count for _, _, count in twin["moves"]]
+    assert counts == sorted(counts, reverse=True)
+    assert all(before != after for before, after, _ in twin["moves"])
+    assert sum(counts) <= twin["changed"]
+
+
+def test_the_same_images_are_no_surprise_where_source_and_target_are_one() -> None:
+    both = (PIXELS,), (PIXELS[:200],), HELD
+    assert [each["kind"] for each in found(images=Images(*both))["warnings"]] == ["same images"]
+    assert found(images=Images(*both, same=True))["warnings"] == []
+
+
+def test_labels_are_those_of_the_held_out_images_that_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eval_outputs, "MOST", 50)
+    machine = Machine(torch.device("cpu"), "fp32", compile=False, graph=False)
+    held_out = Store(LABELLED[:, :2, :2], np.arange(200) % 4, CLASSES)
+    target = Unlabelled((PIXELS[:, :2, :2],))
+    seen = eval_outputs.Outputs(CLASSES, target, target, held_out, tmp_path, machine)
+    seen(TinyNet(4, norm=False), 1)
+    rows = eval_outputs.rows(200)
+    assert len(rows) == 50
+    assert np.array_equal(seen.images["source"].numpy(), LABELLED[rows, :2, :2])
+    assert eval_outputs.held(tmp_path, eval_outputs.load(tmp_path)[1]).tolist() == (rows % 4).tolist()
+
+
+def test_what_is_not_known_is_null_and_told_as_such() -> None:
+    nothing = Evidence(RUN.steps, RUN.target, RUN.source[:, :0], HELD[:0])
+    told = found(nothing)
+    assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
+    assert told["source_accuracy"] is None
+    assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
+
+
+def test_only_what_the_range_is_made_of_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    noting = {name: lambda evidence, name=name: asked.append(name) for name in accuracy.ALL}
+    monkeypatch.setattr(accuracy, "ALL", noting)
+    found()
+    assert sorted(asked) == sorted(accuracy.RANGE)
+
+
+def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = found()
+    assert plain["gain"] is not None
+    assert plain["range"]["at_best"] is not None
+    assert set(mismatch.UNKNOWN) < set(mismatch.UNFIT)
+    estimates = accuracy.estimates(BOTH)
+    monkeypatch.setattr(accuracy, "estimates", lambda *given: estimates)
+    for kind in sorted(mismatch.UNFIT, key=mismatch.UNKNOWN.__contains__):
+        monkeypatch.setattr(mismatch, "of_outputs", lambda *given, kind=kind: [mismatch.Warned(kind, "a line", [])])
+        told = found()
+        assert told["gain"] is told["range"]["at_best"] is None
+        assert told["range"]["at_least"] == (None if kind in mismatch.UNKNOWN else plain["range"]["at_least"])
+    assert summary.lines(told)[0] == "accuracy on the target: not known without labels: see the warning"
+
+
+def test_lines_for_a_person() -> None:
+    told = found() | {"warnings": [{"kind": "empty", "line": "some are empty", "rows": [1], "pairs": []}]}
+    lines = summary.lines(told)
+    assert lines[0].startswith("accuracy on the target: between ")
+    assert lines[1].startswith("gain over the labelled images alone: about +")
+    changed = told["twin"]["changed"]
+    assert lines[2].startswith(f"adaptation changed: {changed} of 300 target predictions ({changed / 300:.0%}), most ")
+    assert lines[3] == "warning: some are empty"
+    only = {**told, "range": {"at_least": None, "at_best": 70.0}}
+    assert "at best 70 %" in summary.rows(only)[0][1]
+    assert "at least 40 %" in summary.rows({**told, "range": {"at_least": 40.0, "at_best": None}})[0][1]
+
+
+def test_a_model_shows_itself_with_names_as_text() -> None:
+    model = Model(TinyNet(4), CLASSES, 8, history={"judge": found(), "accuracy": 71.25})
+    text, html = repr(model), model._repr_html_()
+    assert text.startswith("adamatch.Model\n")
+    assert "between" in text
+    assert "71.2 %" in text
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "between" in html
+    assert "classes" in repr(Model(TinyNet(4), CLASSES, 8))
+
+
+def test_predictions_as_tables(tmp_path: object) -> None:
+    predictions = Predictions(("x.png", "y.png"), np.array([[0.75, 0.25], [0.5, 0.5]], np.float32), ("path", "b"))
+    path = predictions.to_csv(f"{tmp_path}/out.csv")
+    assert path.read_text().splitlines() == [
+        "path,class,probability,path (class),b",
+        "x.png,path,0.7500,0.7500,0.2500",
+        "y.png,path,0.5000,0.5000,0.5000",
+    ]
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = predictions.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["path"]) == ["x.png", "y.png"]
+    assert list(frame["class"]) == ["path", "path"]
