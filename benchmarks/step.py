@@ -27,7 +27,7 @@ from adamatch.grid import cost
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.kernels import norm_kernels
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
@@ -49,16 +49,16 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
     problem = Problem((pools[0],), pools[1], tuple("0123456789"))
     net = networks.build(network, CLASSES)
     began = time.perf_counter()
-    built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
+    built = methods.build(method, classes=CLASSES, net=net, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    supply = Supply(run, problem, step, Execution(machine))
+    batches = Batches(run, problem, step, Execution(machine))
 
     def go(count: int) -> float:
         _wait(machine)
         start = time.perf_counter()
         for done in range(count):
-            captured(supply.next(done))
+            captured(batches.next(done))
         _wait(machine)
         return time.perf_counter() - start
 
