@@ -157,12 +157,6 @@ def test_labelled_images_weigh_the_same_however_few_the_targets_are(tmp_path: Pa
     assert given == [2, 1 + 3 / 4, 2]
 
 
-def test_a_result_of_another_form_is_not_made_again(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="another meaning now"):
-        tiny.solve(tiny.a_run(task="ssda", labels=1, form=0), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
     """The labelled target images of every step that comes."""
