@@ -73,17 +73,7 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     other = read(beside) if twin or (beside / "run.json").is_file() else None
     if twin and other is not None:
         _check_twin(run, other)
-    return Record(
-        path,
-        run,
-        rows,
-        result,
-        verdict,
-        said,
-        _classes(path),
-        other,
-        tuple(missing),
-    )
+    return Record(path, run, rows, result, verdict, said, _classes(path), other, tuple(missing))
 
 
 def _check_twin(run: Mapping[str, Any], twin: Record) -> None:

@@ -70,10 +70,7 @@ def beside(record: Record, found: Answers | None) -> list[tuple[str, str, str]]:
 
 def _measured(record: Record) -> dict[str, str]:
     told: dict[str, str] = {}
-    for name, key in (
-        (ACCURACY, "accuracy"),
-        ("accuracy on held-out source images", "source_accuracy"),
-    ):
+    for name, key in ((ACCURACY, "accuracy"), ("accuracy on held-out source images", "source_accuracy")):
         value = number(record.result.get(key))
         if value is not None:
             told[name] = f"{value:.1f} %"
