@@ -3,6 +3,7 @@
 import copy
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from adamatch.images.tasks import Problem, few_of_many
 from adamatch.images.user_data import OwnData
 from adamatch.initialise.domain_similarity import likeness
 from adamatch.methods import METHODS
-from adamatch.model import Model, left_out
+from adamatch.model import ONNX, Model
 from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import IMAGENET, TIMM, imagenet
 from adamatch.networks.weights import load_weights
 from adamatch.plan import FEW, Choice, Settings, choose, with_batch, with_beginning, with_likeness
+from adamatch.predictions import left_out
 from adamatch.report import page, printed
 from adamatch.train import distributed, memory, precompile, speed
 from adamatch.train.batches import labelled_counts, method_of
@@ -38,6 +40,7 @@ from adamatch.train.execution import Execution
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
+from adamatch.verdict.evidence import ALONE
 
 NAMED = 10  # classes that are named before a run
 
@@ -133,7 +136,7 @@ def fit(
         chosen = choose(asked, lambda: _side(source), machine)
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
-        methods = (method, twins.ALONE) if twin else (method,)
+        methods = (method, ALONE) if twin else (method,)
         with precompile.compiled(recipe, methods, machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             few = not chosen.weights and few_of_many(
@@ -180,6 +183,9 @@ def fit(
             if ranks.rank() == 0 and page.is_older(out):
                 given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
                 page.finish(told, problem, data, given)
+                if own is not None:
+                    with suppress(InputError):  # without it, the command line cannot predict
+                        told.export(out / ONNX)
         if not quiet and ranks.rank() == 0:
             printed.ending(told, out)
         return told

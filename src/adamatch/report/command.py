@@ -6,113 +6,80 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from adamatch.base.files import read_json
-from adamatch.config.run import LATER, PAPER, PRETRAINED, Recipe, Run, recipe
-from adamatch.report.record import NOT_JSON, Record, section
+from adamatch.config.run import PAPER, PRETRAINED, Recipe, Run, recipe
+from adamatch.report.record import NOT_JSON, Record
 from adamatch.train import resume
 
+# Hyper-parameters that are options of `adamatch train`, and of `adamatch fit`.
 OF_TRAIN = (
-    "images",
-    "batch",
-    "uratio",
-    "tau",
-    "lr",
-    "weight_decay",
-    "network",
-    "strong",
-    "mirror",
-    "repeat",
-    "statistics",
+    *("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics"),
 )
 OF_FIT = ("network", "size", "images", "batch", "lr")
-NAMES = dict.fromkeys(("benchmark", "task", "source", "target", "method")) | {"budget": "paper", "weights": ""}
-OWN = "folders"  # the benchmark of one's own images
+SWITCHES = ("mirror", "repeat")
 
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
-    """For a shell, or for Python where the command line has no words for it; empty where run.json does not say enough."""
-    weights = _weights(record.path, record.run)
-    run, values = {**record.run, "weights": weights}, section(record.run, "recipe")
-    if (
-        not values
-        or "seed" not in run
-        or not all(isinstance(run.get(name, given), str) for name, given in NAMES.items())
-    ):
-        return ""
-    out = f"{record.path.name}-again"
-    if run["benchmark"] == OWN:
-        return _fit(run, values, given, out)
-    return _train(run, values, out)
-
-
-def _weights(folder: Path, run: Mapping[str, Any]) -> Any:
-    """What the run began from; of one that was prolonged, what the first one did. None where that is not known."""
-    weights = run.get("weights", "")
-    if not isinstance(weights, str) or not weights.startswith(resume.FROM):
-        return weights
+    """For a shell, or for Python where the command line has no words for it; empty where that is not known."""
+    run, out = record.run, f"{record.path.name}-again"
     try:
-        first = read_json(folder / resume.EARLIER / "run.json")
+        weights = _weights(record.path, run)
     except NOT_JSON:
-        return None
-    return _weights(folder / resume.EARLIER, first) if isinstance(first, dict) else None
+        return ""
+    if run.benchmark == resume.OWN:
+        return _fit(run, weights, given, out)
+    return _train(run, weights, out) if run.benchmark in PAPER else ""
 
 
-def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, str | None], out: str) -> str:
-    own = "(" in str(values.get("network"))  # a module of one's own is named with a digest of its shapes
+def _weights(folder: Path, run: Run) -> str:
+    """What the run began from; of one that was prolonged, what the first one did."""
+    if not run.weights.startswith(resume.FROM):
+        return run.weights
+    return _weights(folder / resume.EARLIER, Run.read(folder / resume.EARLIER / "run.json"))
+
+
+def _fit(run: Run, weights: str, given: Mapping[str, str | None], out: str) -> str:
+    own = "(" in run.recipe.network  # a module of one's own is named with a digest of its shapes
     paths = {"source": None, "target": None} | dict(given)
-    said: dict[str, Any] = {"labels_per_class": run.get("labels") or None, "method": run["method"]}
-    said |= {name: values.get(name) for name in OF_FIT}
-    said |= {"weights": None if own else run.get("weights") or "none", "strong": values.get("strong", "cta")}
-    # On a CPU some is chosen with the frozen scales for which there is no option: then they are left to be chosen again.
-    said |= {"frozen": values.get("frozen", 0)} if "views" not in values else {"device": "cpu"}
-    said |= {
-        "mirror": bool(values.get("mirror", True)),
-        "repeat": bool(values.get("repeat", True)),
-        "seed": run["seed"],
-    }
-    said["out"] = out
-    if not own and not run.get("options") and None not in paths.values():
-        return _shell("fit", paths | said, switches=("mirror", "repeat"))
+    said: dict[str, Any] = {"labels_per_class": run.labels or None, "method": run.method}
+    said |= {name: getattr(run.recipe, name) for name in OF_FIT}
+    said |= {"weights": None if own else weights or "none", "strong": run.recipe.strong}
+    # On a CPU blocks are frozen together with scales for which there is no option: they are left to be chosen again.
+    said |= {"device": "cpu"} if run.recipe.views != Recipe.views else {"frozen": run.recipe.frozen}
+    said |= {"mirror": run.recipe.mirror, "repeat": run.recipe.repeat, "seed": run.seed, "out": out}
+    if not own and not run.options and None not in paths.values():
+        return _shell("fit", paths | said)
     # What is no path stands under the name of its argument.
     names = {name for name, path in paths.items() if path is None} | ({"network"} if own else set())
-    code = paths | said | {"options": run.get("options") or None} | dict.fromkeys(names, "")
+    code = paths | said | {"options": run.options or None} | dict.fromkeys(names, "")
     told = [f"{name}={name if name in names else repr(value)}" for name, value in code.items() if value is not None]
     return f"adamatch.fit({', '.join(told)})"
 
 
-def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
-    names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget", "weights")
-    said = {name: run[name] for name in names if run.get(name) not in (None, "", 0, "paper") or name == "seed"}
-    if run["benchmark"] not in PAPER:
-        return ""
-    budget, task, protocol = (
-        run.get("budget", "paper"),
-        run.get("task", "uda"),
-        PRETRAINED if run.get("weights") else {},
+def _train(run: Run, weights: str, out: str) -> str:
+    names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget")
+    said: dict[str, Any] = {name: getattr(run, name) for name in names} | {"weights": weights}
+    said = {name: value for name, value in said.items() if value not in ("", 0, "paper") or name == "seed"}
+    protocol = PRETRAINED if weights else {}
+    usual = Run(
+        task=run.task, labels=int(run.labels == 1), recipe=recipe(run.benchmark, run.budget, run.task, **protocol)
     )
-    mine = recipe(run["benchmark"], budget, task, **protocol)
-    usual = asdict(Run(task=task, labels=int(run.get("labels") == 1), recipe=mine).recipe)  # of one, nothing is spread
-    whole = LATER | dict(values)
-    changed = {
-        each.name: whole[each.name]
-        for each in fields(Recipe)
-        if each.name in whole and whole[each.name] != usual[each.name]
-    }
+    ours, default = asdict(run.recipe), asdict(usual.recipe)
+    changed = {each.name: ours[each.name] for each in fields(Recipe) if ours[each.name] != default[each.name]}
     if changed.keys() <= set(OF_TRAIN):
-        options = {f"option {name}": value for name, value in section(run, "options").items()}
-        return _shell("train", said | changed | options | {"out": out}, switches=("mirror", "repeat"))
-    said["options"] = section(run, "options")
-    arguments = ", ".join(f"{name}={value!r}" for name, value in said.items() if value != {})
+        options = {f"option {name}": value for name, value in run.options.items()}
+        return _shell("train", said | changed | options | {"out": out})
+    said |= {"options": run.options} if run.options else {}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in said.items())
     changes = "".join(f", {name}={value!r}" for name, value in changed.items())
-    made = f"recipe({run['benchmark']!r}, {budget!r}, {task!r}{changes})"
+    made = f"recipe({run.benchmark!r}, {run.budget!r}, {run.task!r}{changes})"
     return f"adamatch.train(Run({arguments}, recipe={made}), out={out!r})"
 
 
-def _shell(name: str, said: Mapping[str, Any], switches: tuple[str, ...]) -> str:
+def _shell(name: str, said: Mapping[str, Any]) -> str:
     words = ["adamatch", name]
     for key, value in said.items():
         option = key.replace("_", "-")
-        if key in switches:
+        if key in SWITCHES:
             words.append(f"--{option}" if value else f"--no-{option}")
         elif key.startswith("option "):
             words += ["--option", f"{key[7:]}={_text(value)}"]

@@ -98,9 +98,18 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def images(folder: Path) -> tuple[str, ...]:
-    """By what the target images are known again in other runs at the same size; none where an older version wrote it."""
+    """By what the target images are known again in other runs at the same size; none where that was not written."""
+    return _texts(folder, IMAGES)
+
+
+def classes(folder: Path) -> tuple[str, ...]:
+    """Names of the classes; none where they were not written."""
+    return _texts(folder, "classes")
+
+
+def _texts(folder: Path, name: str) -> tuple[str, ...]:
     try:
-        found = read_json(folder / FOLDER / CLASSES).get(IMAGES, [])
+        found = read_json(folder / FOLDER / CLASSES).get(name, [])
         return tuple(found) if all(isinstance(each, str) for each in found) else ()
     except (OSError, ValueError, AttributeError, TypeError):
         return ()
