@@ -70,17 +70,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pixels = np.stack([np.asarray(Image.open(file).resize((16, 16))) for file in files])
     labels = rng.integers(0, k, len(files))
     said = [rng.dirichlet(np.full(k, 0.4), len(files)) for _ in range(3)]
-    made(root / "run", said, HOSTILE, held_out=6, accuracy=71.0, source_accuracy=90.0)
+    warned = [{"kind": "<i>odd</i>", "line": "<script>alert(3)</script>", "rows": [1, 2], "pairs": [3, 4]}]
+    judge = {"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2}, "warnings": warned}
+    held = (0, 1, 2, 3, 4, 0)
+    made(root / "run", said, HOSTILE, held_out=held, judge=judge, accuracy=71.0, source_accuracy=90.0)
     made(root / "run/twin", said[::-1], HOSTILE, loss=2.0, accuracy=60.0)
-    (root / "run/judge.json").write_text(
-        '{"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2},'
-        ' "warnings": [{"kind": "<i>odd</i>", "line": "<script>alert(3)</script>", "rows": [1, 2], "pairs": [3, 4]}]}'
-    )
     target = Pool.of((pixels,), files)
     points = [rng.normal(size=(len(files), 2)).astype(np.float32) for _ in range(2)]
     drawn = FeatureMap(points[0], labels, points[1], said[0].argmax(1), "t-SNE")
     source = Pool.of((pixels,), labels=tuple(labels.tolist()))
-    notes = Notes(HOSTILE, source, target, (0, 1, 2, 3, 4, 0), np.eye(k, dtype=np.int64) * 3 + 1, drawn)
+    notes = Notes(source, target, np.eye(k, dtype=np.int64) * 3 + 1, drawn)
     one = page.write(root / "run", notes=notes)
     return {"one": one, "two": compare.write([root / "run", root / "run/twin"], to=root / "two.html")}
 

@@ -156,7 +156,7 @@ def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> 
         "looked_at": 0 if found is None else len(found.rows),
         "confusions": confusions(record, notes),
         "curves": curves(record),
-        "map": feature_map(notes.map, record.classes) if notes.map is not None else None,
+        "map": feature_map(notes.map, record.classes) if notes.map is not None and record.classes else None,
         "looks": histograms(notes),
         "settings": settings(record),
         "command": command(record, notes.given),

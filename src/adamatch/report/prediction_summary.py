@@ -59,7 +59,7 @@ def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str
     if found is not None:
         columns |= {"twin": found.twin} if found.twin is not None else {}
         columns["adapted"] = found.classes
-    if not columns:
+    if not columns or not classes:
         return []
     parts = {name: percentages(each, len(classes)) for name, each in columns.items()}
     estimated = record.verdict.get("shares", {}).get("estimated")

@@ -10,9 +10,10 @@ import numpy as np
 from torch import nn
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import parse, read_sealed
+from adamatch.base.files import parse, read_json, read_sealed
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
+from adamatch.train.run_folder import CLASSES
 from adamatch.train.speed import Machine
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.eval_outputs import Probabilities
@@ -73,7 +74,7 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     run, rows = _run(path), _rows(path / "metrics.jsonl")
     missing = [] if rows else ["There are no curves: metrics.jsonl holds no evaluation yet."]
     result, verdict = _optional(path / "result.json", missing), _optional(path / JUDGED, missing)
-    said, held, classes = _said(path / eval_outputs.FOLDER), np.zeros(0, np.int64), eval_outputs.classes(path)
+    said, held, classes = _said(path / eval_outputs.FOLDER), np.zeros(0, np.int64), _classes(path)
     if not said:
         missing.append("There are no answers to show: outputs/ is empty.")
     elif len(classes) != said["target"].shape[1]:
@@ -118,6 +119,13 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
     except NOT_JSON:
         missing.append(f"{path.name} is damaged: what it holds is not shown.")
         return {}
+
+
+def _classes(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, read_json(path / CLASSES)))
+    except (*NOT_JSON, TypeError):
+        return ()
 
 
 def _rows(path: Path) -> list[dict[str, float]]:
