@@ -114,10 +114,35 @@ def test_torchs_own_format(tmp_path: Path) -> None:
     assert str(Path(export.__file__).parent).encode() not in (tmp_path / "model.pt2").read_bytes()
 
 
-def test_a_network_of_ones_own(tmp_path: Path) -> None:
+def test_a_network_of_ones_own_predicts_without_its_code(tmp_path: Path, mixed: list[Path]) -> None:
     model = Model(network(norm=True).eval(), CLASSES, 8, machine=speed.choose("cpu"))
     model.save(tmp_path)
-    assert load(tmp_path).export(tmp_path / "own.onnx") < 1e-5  # by its operations, without its code
+    with pytest.raises(InputError, match="holds a network of your own"):
+        Model.load_for_predictions(tmp_path)
+    assert load(tmp_path, net=network(norm=True)).export(tmp_path / "model.onnx") < 1e-5
+    found = Model.load_for_predictions(tmp_path)
+    expected = model.predict(mixed[:20])
+    assert np.abs(found.predict(mixed[:20]).probabilities - expected.probabilities).max() < 1e-5
+    with pytest.raises(InputError, match="holds a network of your own"):
+        load(tmp_path)
+    other = Model(network(norm=True).eval(), CLASSES, 8, machine=speed.choose("cpu"))
+    other.save(tmp_path)
+    with pytest.raises(InputError, match=r"model\.onnx is of other weights than model\.safetensors: make it anew"):
+        Model.load_for_predictions(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(InputError, match=r"model\.onnx cannot be read"):
+        Model.load_for_predictions(tmp_path)
+
+
+def test_a_network_that_cannot_be_exported_is_one_line(tmp_path: Path) -> None:
+    class Asking(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean((2, 3)) if x.mean() > 0 else -x.mean((2, 3))
+
+    with pytest.raises(InputError, match="Asking cannot be exported") as told:
+        Model(Asking(), CLASSES, 8, machine=speed.choose("cpu")).export(tmp_path / "model.onnx")
+    assert "\n" not in str(told.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_says_something_else_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
