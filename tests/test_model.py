@@ -126,7 +126,7 @@ def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
 
 def test_a_run_that_is_not_finished_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(InputError, match="not finished: run the same command again$"):
+    with pytest.raises(InputError, match=r"not finished: run the same command again$"):
         load(tmp_path)
     (tmp_path / "earlier").mkdir()
     (tmp_path / "earlier/model.json").write_text("{}")

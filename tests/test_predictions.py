@@ -1,4 +1,4 @@
-"""Predictions, and the files they are written to: as they come, whole or not there, over nothing else, in bounded memory."""
+"""Predictions, and their files: written as they come, whole or not there, over nothing else, in bounded memory."""
 
 import csv
 import errno
