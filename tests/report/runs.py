@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image
 
 from adamatch.base.files import SEAL, sealed
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 
 # Whatever a file system takes for a name; "/" and NUL alone it does not.
 HOSTILE = (

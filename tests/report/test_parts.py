@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,13 @@ import numpy as np
 import pytest
 from report.runs import made
 
+from adamatch import plan
 from adamatch.base.errors import InputError
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
+from adamatch.config.schema import settings_of
 from adamatch.images.store import Labels
-from adamatch.plan import Choice, Settings, choose
 from adamatch.report import charts, pool
 from adamatch.report import record as recorded
 from adamatch.report.charts import curves
@@ -23,7 +25,7 @@ from adamatch.report.pool import Pool
 from adamatch.report.prediction_summary import Answers, answers, confusion, confusions, galleries, moves, shares
 from adamatch.report.tables import beside
 from adamatch.report.verdict import verdict, warnings
-from adamatch.train import resume, speed
+from adamatch.train import speed
 
 CLASSES = ("cat", "dog", "owl")
 SURE = np.array([0.9, 0.5, 0.7, 0.8, 0.6, 0.95], np.float32)
@@ -188,36 +190,39 @@ def test_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("weights", "asked"),
     [
-        Settings(network="wrn-small", size=32, images=640, batch=16),
-        Settings(network="efficientnet-lite0", weights="imagenet"),  # on a CPU: most of it frozen
-        Settings(network="efficientnet-lite0", weights="imagenet", frozen=0),
-        Settings(
-            network="efficientnet-lite0", weights="imagenet", frozen=3, size=64, lr=0.02, mirror=False, repeat=True
-        ),
+        ("none", {"network": "wrn-small", "size": 32, "images": 640, "batch": 16}),
+        ("imagenet", {"network": "efficientnet-lite0"}),  # on a CPU: most of it frozen
+        ("imagenet", {"network": "efficientnet-lite0", "frozen": 0}),
+        ("imagenet", {"network": "efficientnet-lite0", "frozen": 3, "size": 64, "lr": 0.02, "mirror": False}),
+        ("none", {"network": "wrn-small", "size": 32, "strong": "cutout", "repeat": True}),
     ],
 )
-def test_the_command_of_own_images(tmp_path: Path, asked: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_own_images(
+    tmp_path: Path, weights: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given to the command line, what is asked for becomes the same recipe."""
     from adamatch import cli
 
-    chosen = choose(asked, lambda: 0, speed.choose("cpu"))
-    run = Run(benchmark="folders", source="a", target="b", weights=chosen.weights, recipe=chosen.recipe)
-    (tmp_path / "run.json").write_text(run.to_json())
-    resume: list[Choice] = []
+    def choose(asked: dict[str, Any], weights: str) -> plan.Plan:
+        return plan.choose(plan.asked_for(asked), weights, lambda: 0, speed.choose("cpu"), few_labels=False)
 
-    def fit(**given: Any) -> None:
-        names = {each.name for each in fields(Settings)}
-        settings = Settings(**{name: value for name, value in given.items() if name in names})
-        resume.append(choose(settings, lambda: 0, speed.choose("cpu")))
+    chosen = choose(asked, weights)
+    run = Run(benchmark="folders", source="a", target="b", weights=chosen.weights, continues="12", recipe=chosen.recipe)
+    (tmp_path / "run.json").write_text(run.to_json())
+    again: list[plan.Plan] = []
+
+    def fit(weights: str, **given: Any) -> None:
+        settings = {each.name: given[each.name] for each in settings_of(Recipe, "fit") if each.name in given}
+        again.append(choose(settings, weights))
         raise InputError("enough")
 
     monkeypatch.setattr("adamatch.fit", fit)
     monkeypatch.setattr("sys.argv", shlex.split(command(recorded.read(tmp_path), {"source": "a", "target": "b"})))
     with pytest.raises(SystemExit, match="2"):
         cli.main()
-    assert (resume[0].recipe, resume[0].weights) == (chosen.recipe, chosen.weights)
+    assert (again[0].recipe, again[0].weights) == (chosen.recipe, chosen.weights)
 
 
 @pytest.mark.parametrize(
@@ -259,24 +264,3 @@ def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None
         "adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', "
     )
     assert "recipe=recipe('handwriting', 'paper', 'uda', average=0.5)), out=" in line
-
-
-@pytest.mark.parametrize(("benchmark", "first"), [("folders", ""), ("folders", "imagenet"), ("handwriting", "")])
-def test_the_command_of_a_prolonged_run_begins_as_the_first_did(tmp_path: Path, benchmark: str, first: str) -> None:
-    """It was prolonged twice; without what it began from there is no command."""
-    names = {"source": "rendered", "target": "handwritten"}
-    run = Run(benchmark=benchmark, source=names["source"], target=names["target"], recipe=recipe("handwriting"))
-    places = (tmp_path, tmp_path / resume.EARLIER, tmp_path / resume.EARLIER / resume.EARLIER)
-    places[-1].mkdir(parents=True)
-    for place, weights in zip(places, (f"{resume.FROM}12", f"{resume.FROM}34", first), strict=True):
-        (place / "run.json").write_text(replace(run, weights=weights).to_json())
-    words = shlex.split(command(recorded.read(tmp_path), names))
-    if benchmark == "folders":
-        assert words[words.index("--weights") + 1] == (first or "none")
-    else:
-        assert "--weights" not in words
-        assert "--weight-decay" not in words  # which is another with starting weights
-    (places[-1] / "run.json").write_text("[]")
-    assert command(recorded.read(tmp_path), names) == ""
-    (places[-1] / "run.json").unlink()
-    assert command(recorded.read(tmp_path), names) == ""

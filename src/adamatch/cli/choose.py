@@ -35,12 +35,13 @@ def choose(
 
     [bold]Example[/bold]: adamatch choose runs/seed0 runs/seed1 runs/seed2
     """
+    from adamatch.report.record import target_of
     from adamatch.verdict import choice
 
     if rule not in choice.RULES:
         raise unknown("rule", rule, choice.RULES)
     read = [_read(path) for path in runs]
-    _check_target(runs, [(run.benchmark, run.target) for run, _ in read])
+    _check_target(runs, [target_of(run) for run, _ in read])
     _check_classes(runs)
     known = _in_common(runs, [found for _, found in read])
     scores = {name: choice.among(known, name) for name in dict.fromkeys((rule, *SHOWN))}

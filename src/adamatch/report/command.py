@@ -2,50 +2,32 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from adamatch.config.run import PAPER, PRETRAINED, Recipe, Run, recipe
-from adamatch.report.record import NOT_JSON, Record
-from adamatch.train import resume
-
-# Hyper-parameters that are options of `adamatch train`, and of `adamatch fit`.
-OF_TRAIN = (
-    *("images", "batch", "uratio", "tau", "lr", "weight_decay", "network", "strong", "mirror", "repeat", "statistics"),
-)
-OF_FIT = ("network", "size", "images", "batch", "lr")
-SWITCHES = ("mirror", "repeat")
+from adamatch.config.presets import PAPER, PRETRAINED, recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import OWN, Run
+from adamatch.config.schema import settings_of
+from adamatch.report.record import Record
 
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
-    """For a shell, or for Python where the command line has no words for it; empty where that is not known."""
+    """For a shell, or for Python where the command line has no words for it; empty for benchmarks that are not known."""
     run, out = record.run, f"{record.path.name}-again"
-    try:
-        weights = _weights(record.path, run)
-    except NOT_JSON:
-        return ""
-    if run.benchmark == resume.OWN:
-        return _fit(run, weights, given, out)
-    return _train(run, weights, out) if run.benchmark in PAPER else ""
+    if run.benchmark == OWN:
+        return _fit(run, given, out)
+    return _train(run, out) if run.benchmark in PAPER else ""
 
 
-def _weights(folder: Path, run: Run) -> str:
-    """What the run began from; of one that was prolonged, what the first one did."""
-    if not run.weights.startswith(resume.FROM):
-        return run.weights
-    return _weights(folder / resume.EARLIER, Run.read(folder / resume.EARLIER / "run.json"))
-
-
-def _fit(run: Run, weights: str, given: Mapping[str, str | None], out: str) -> str:
+def _fit(run: Run, given: Mapping[str, str | None], out: str) -> str:
     own = "(" in run.recipe.network  # a module of one's own is named with a digest of its shapes
     paths = {"source": None, "target": None} | dict(given)
     said: dict[str, Any] = {"labels_per_class": run.labels or None, "method": run.method}
-    said |= {name: getattr(run.recipe, name) for name in OF_FIT}
-    said |= {"weights": None if own else weights or "none", "strong": run.recipe.strong}
-    # On a CPU blocks are frozen together with scales for which there is no option: they are left to be chosen again.
-    said |= {"device": "cpu"} if run.recipe.views != Recipe.views else {"frozen": run.recipe.frozen}
-    said |= {"mirror": run.recipe.mirror, "repeat": run.recipe.repeat, "seed": run.seed, "out": out}
+    said |= {each.name: getattr(run.recipe, each.name) for each in settings_of(Recipe, "fit")}
+    if run.recipe.views != Recipe.views:  # chosen on a CPU together with frozen blocks: there is no option for it
+        said |= {"frozen": None, "device": "cpu"}
+    said |= {"weights": None if own else run.weights or "none", "seed": run.seed, "out": out}
     if not own and not run.options and None not in paths.values():
         return _shell("fit", paths | said)
     # What is no path stands under the name of its argument.
@@ -55,17 +37,15 @@ def _fit(run: Run, weights: str, given: Mapping[str, str | None], out: str) -> s
     return f"adamatch.fit({', '.join(told)})"
 
 
-def _train(run: Run, weights: str, out: str) -> str:
-    names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget")
-    said: dict[str, Any] = {name: getattr(run, name) for name in names} | {"weights": weights}
+def _train(run: Run, out: str) -> str:
+    names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget", "weights")
+    said = {name: getattr(run, name) for name in names}
     said = {name: value for name, value in said.items() if value not in ("", 0, "paper") or name == "seed"}
-    protocol = PRETRAINED if weights else {}
-    usual = Run(
-        task=run.task, labels=int(run.labels == 1), recipe=recipe(run.benchmark, run.budget, run.task, **protocol)
-    )
-    ours, default = asdict(run.recipe), asdict(usual.recipe)
-    changed = {each.name: ours[each.name] for each in fields(Recipe) if ours[each.name] != default[each.name]}
-    if changed.keys() <= set(OF_TRAIN):
+    protocol = PRETRAINED if run.weights else {}
+    usual = recipe(run.benchmark, run.budget, run.task, **protocol)
+    ours, default = asdict(run.recipe), asdict(Run(task=run.task, labels=int(run.labels == 1), recipe=usual).recipe)
+    changed = {name: value for name, value in ours.items() if value != default[name]}
+    if changed.keys() <= {each.name for each in settings_of(Recipe, "train")}:
         options = {f"option {name}": value for name, value in run.options.items()}
         return _shell("train", said | changed | options | {"out": out})
     said |= {"options": run.options} if run.options else {}
@@ -79,10 +59,10 @@ def _shell(name: str, said: Mapping[str, Any]) -> str:
     words = ["adamatch", name]
     for key, value in said.items():
         option = key.replace("_", "-")
-        if key in SWITCHES:
-            words.append(f"--{option}" if value else f"--no-{option}")
-        elif key.startswith("option "):
+        if key.startswith("option "):
             words += ["--option", f"{key[7:]}={_text(value)}"]
+        elif isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
         elif value is not None:
             words += [f"--{option}", _text(value)]
     return shlex.join(words)

@@ -13,7 +13,7 @@ from adamatch.report.charts import curves_of
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool, thumbnails
 from adamatch.report.prediction_summary import Answers, answers, most, percentages
-from adamatch.report.record import Record
+from adamatch.report.record import Record, target_of
 from adamatch.report.tables import duration, settings, title
 from adamatch.report.verdict import verdict, warnings
 from adamatch.verdict import eval_outputs
@@ -85,7 +85,7 @@ def _same_images(records: Sequence[Record]) -> bool:
 
     Where labels are of the target itself, seeds hold out others.
     """
-    wanted = {(each.run.benchmark, each.run.target, each.classes, eval_outputs.images(each.path)) for each in records}
+    wanted = {(target_of(each.run), each.classes, eval_outputs.images(each.path)) for each in records}
     shapes = {record.said["target"].shape if record.said else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes
 

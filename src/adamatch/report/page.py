@@ -13,6 +13,7 @@ from markupsafe import Markup
 import adamatch
 from adamatch.base.errors import InputError
 from adamatch.base.files import disk_reason, place, write_whole, writing
+from adamatch.config.run import OWN
 from adamatch.datasets import benchmarks
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import OwnData
@@ -26,7 +27,6 @@ from adamatch.report.prediction_summary import Answers, Picture, answers, confus
 from adamatch.report.record import Record, Trained
 from adamatch.report.tables import beside, facts, settings, title
 from adamatch.report.verdict import verdict, warnings
-from adamatch.train.resume import OWN
 from adamatch.verdict.verdict import FILE as JUDGED
 
 NAME = "report.html"

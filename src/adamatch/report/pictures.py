@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adamatch.augment.views import Views
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.images.store import Store
 
 RIGHT, WRONG = "#1a7f37", "#cf222e"

@@ -91,12 +91,17 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     return Record(path, run, rows, result, verdict, said, held, classes, other, tuple(missing))
 
 
+def target_of(run: Run) -> tuple[str, ...]:
+    """By what target images are known again."""
+    return run.benchmark, run.target, run.digests.get("target", "")
+
+
 def _check_twin(run: Run, twin: Record) -> None:
     if twin.run.method != ALONE:
         raise InputError(
             f"{twin.path} was trained by {twin.run.method}: a twin is a run on labels alone (--method {ALONE})"
         )
-    if twin.run.target != run.target:
+    if target_of(twin.run) != target_of(run):
         raise InputError(f"{twin.path} has another target than the run: give a twin of the same target")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from adamatch.report.image_statistics import Notes
 from adamatch.report.record import Record
-from adamatch.train.resume import without_digests
 
 ACCURACY = "accuracy on labelled target images"
 TASKS = {
@@ -20,8 +19,8 @@ TASKS = {
 
 
 def title(record: Record) -> str:
-    """photo -> art, without the digests of own images."""
-    source, target = (without_digests(name) for name in (record.run.source, record.run.target))
+    """photo -> art."""
+    source, target = " and ".join(filter(None, (record.run.source, record.run.target_labels))), record.run.target
     if record.run.task == "ssl" or not source or source == target:
         return target or record.path.name
     return f"{source} \u2192 {target}"
@@ -83,8 +82,9 @@ def _measured(record: Record) -> dict[str, str]:
 def settings(record: Record) -> list[tuple[str, list[tuple[str, str]]]]:
     """Groups of names and values."""
     run = json.loads(record.run.to_json())
-    recipe, options = run.pop("recipe"), run.pop("options")
+    recipe, options, digests = (run.pop(name) for name in ("recipe", "options", "digests"))
     run |= {f"option {name}": value for name, value in options.items()}
+    run |= {f"digest of {role}": value for role, value in digests.items()}
     result = record.result
     made = {name: result[name] for name in ("id", "date", "machine", "ranks", "weights") if result.get(name)}
     for name, key in (("seconds of training", "seconds"), ("seconds in all", "wall_seconds")):
