@@ -12,7 +12,7 @@ from adamatch.report.measured import measured
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import evidence
 from adamatch.verdict.verdict import FILE as JUDGED
-from adamatch.verdict.verdict import VERSION, Images, verdict
+from adamatch.verdict.verdict import TWIN, VERSION, Images, verdict
 
 README = """\
 model.safetensors and model.json are the classifier: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
@@ -37,7 +37,7 @@ def judged(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:
     """As it was written, or anew where there is none yet, or none with the twin; None where the run kept no outputs."""
     path = folder.path / JUDGED
-    beside = (folder.path / evidence.TWIN / "result.json").exists()
+    beside = (folder.path / TWIN / "result.json").exists()
     written = read(folder)
     if written and (written["twin"] is not None or not beside):
         return written
@@ -45,7 +45,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     if known is None:
         return None
     if beside:
-        known = known.with_twin(evidence.read(folder.path / evidence.TWIN))
+        known = known.with_twin(evidence.read(folder.path / TWIN))
     source = problem.labelled[0]
     labels = source.labels if source.labels.ndim == 1 else None
     images = Images(problem.unlabelled.parts, source.parts, labels, same)  # type: ignore[arg-type]  # class numbers

@@ -37,7 +37,7 @@ from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
-from adamatch.verdict.evidence import ALONE
+from adamatch.verdict.verdict import ALONE
 
 NAMED = 10  # classes that are named before a run
 

@@ -16,7 +16,7 @@ from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
-from adamatch.verdict.evidence import ALONE, TWIN
+from adamatch.verdict.verdict import ALONE, TWIN
 
 DEAREST = 1 / 3  # of what the run itself costs
 

@@ -56,8 +56,7 @@ def kept(folder: Path, run: Evidence, weights: str) -> None:
     (folder / eval_outputs.FOLDER).mkdir(parents=True)
     (folder / "run.json").write_text(Run(source="rendered", target="handwritten", weights=weights).to_json())
     (folder / "result.json").write_text("{}")  # it is finished
-    known = {"source": run.held.tolist(), "images": [str(row) for row in range(len(run.last))]}
-    (folder / eval_outputs.FOLDER / eval_outputs.CLASSES).write_text(json.dumps(known))
+    (folder / eval_outputs.FOLDER / eval_outputs.CLASSES).write_text(json.dumps({"source": run.held.tolist()}))
     for step, *said in zip(run.steps, run.target, run.source, strict=True):
         target, source = (each.astype(np.float16) for each in said)
         np.savez(folder / eval_outputs.FOLDER / f"step-{step:09d}.npz", target=target, source=source)

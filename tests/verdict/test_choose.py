@@ -1,12 +1,12 @@
 """`adamatch choose`, and what runs leave for it."""
 
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from colours import TINY, arrays
-from report.runs import edit
 from typer.testing import CliRunner
 from verdict import made
 
@@ -106,16 +106,16 @@ def test_the_twin_of_a_run_is_asked(tmp_path: Path) -> None:
 )
 def test_runs_with_other_classes_are_not_compared(tmp_path: Path, classes: tuple[str, ...], told: str) -> None:
     """By their numbers, dogs of one run would be fish of another."""
-    paths = [tmp_path / name for name in "abc"]
-    for path, names in zip(paths, (("bird", "cat", "dog"), ("bird", "cat", "dog"), classes), strict=True):
-        said = np.eye(len(names), dtype=np.float32)[np.arange(30) % 3]
+    paths = [tmp_path / name for name in "abcd"]
+    for path, names in zip(paths, ((), ("bird", "cat", "dog"), ("bird", "cat", "dog"), classes), strict=True):
+        said = np.eye(len(names or classes), dtype=np.float32)[np.arange(30) % 3]
         made.kept(path, Evidence((10,), said[None], said[None, :6], np.arange(6) % 3), weights="")
-        edit(path / "outputs" / eval_outputs.CLASSES, classes=names)
-    assert str(paths[1]) in call(*paths[:2])
+        (path / "outputs" / eval_outputs.CLASSES).write_text(json.dumps({"classes": names} if names else {}))
+    assert str(paths[1]) in call(*paths[1:3])
     with pytest.raises(InputError) as raised:
-        call(*paths)
+        call(*paths)  # the first does not name its classes
     remedy = "choose among runs with the same ones"
-    assert str(raised.value) == f"{paths[2]} has other classes than {paths[0]} ({told}): {remedy}"
+    assert str(raised.value) == f"{paths[3]} has other classes than {paths[1]} ({told}): {remedy}"
 
 
 def test_what_is_no_run_or_another_target_is_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from adamatch.train.run_folder import CLASSES
 from adamatch.train.speed import Machine
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.eval_outputs import Probabilities
-from adamatch.verdict.evidence import ALONE, TWIN
+from adamatch.verdict.verdict import ALONE, TWIN
 from adamatch.verdict.verdict import FILE as JUDGED
 
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises

@@ -5,7 +5,7 @@ from typing import Any
 
 from adamatch.report.prediction_summary import Answers
 from adamatch.report.record import Record
-from adamatch.verdict.evidence import ALONE
+from adamatch.verdict.verdict import ALONE
 
 TWIN = "the same network trained on the labelled images alone"
 LITTLE = 1.0  # points of accuracy: a smaller difference is called none

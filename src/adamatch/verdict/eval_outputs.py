@@ -98,18 +98,9 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def images(folder: Path) -> tuple[str, ...]:
-    """By what the target images are known again in other runs at the same size; none where that was not written."""
-    return _texts(folder, IMAGES)
-
-
-def classes(folder: Path) -> tuple[str, ...]:
-    """Names of the classes; none where they were not written."""
-    return _texts(folder, "classes")
-
-
-def _texts(folder: Path, name: str) -> tuple[str, ...]:
+    """By what the target images are known again in other runs at the same size; none where an older version wrote it."""
     try:
-        found = read_json(folder / FOLDER / CLASSES).get(name, [])
+        found = read_json(folder / FOLDER / CLASSES).get(IMAGES, [])
         return tuple(found) if all(isinstance(each, str) for each in found) else ()
     except (OSError, ValueError, AttributeError, TypeError):
         return ()

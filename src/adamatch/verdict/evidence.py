@@ -17,8 +17,6 @@ from adamatch.verdict import eval_outputs
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.float64]
-TWIN = "twin"  # the folder of a run's twin, in its own
-ALONE = "supervised"  # the method of a twin: labelled images alone
 SMALLEST = 1e-7  # a probability below it counts as this: in 16 bits it would be nothing
 
 
