@@ -1,7 +1,6 @@
 """Predictions, and their files: written as they come, whole or not there, over nothing else, in bounded memory."""
 
 import csv
-import errno
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ import adamatch
 from adamatch import Model, networks, predictions
 from adamatch.base.errors import InputError
 from adamatch.images import stream
-from adamatch.predictions import Predictions, csv_rows, left_out
+from adamatch.predictions import Predictions, left_out
 from adamatch.train import speed
 
 MANY = 200_000
@@ -116,14 +115,6 @@ def test_very_many_bad_images_are_counted() -> None:
     assert left_out({}) == []
 
 
-def test_rows_for_a_csv_file(model: Model) -> None:
-    found = model.predict(arrays(2)[0])
-    header, first, _ = csv_rows(found)
-    assert header == ["path", "class", "probability", *CLASSES]
-    assert first[:2] == ["0", found.labels[0]]
-    assert [float(cell) for cell in first[3:]] == pytest.approx(found.probabilities[0].tolist(), abs=5e-5)
-
-
 @pytest.mark.parametrize("end", [InputError, KeyboardInterrupt, OSError])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: Path, kind: str, end: type) -> None:
@@ -200,25 +191,6 @@ def test_a_part_that_cannot_be_opened_is_not_what_is_named(tmp_path: Path, kind:
     with pytest.raises(InputError) as told, start(tmp_path / "out", CLASSES):
         pass
     assert str(told.value) == f"{tmp_path / 'out'} cannot be written (Is a directory): choose another place"
-
-
-def test_a_disk_that_is_full_for_a_parquet_file(
-    model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "Error writing bytes to file")
-
-    monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
-    found, words = (
-        model.predict(folder),
-        "cannot be written (No space left on device): make room, or choose another place",
-    )
-    with pytest.raises(InputError) as told, predictions.parquet_file(tmp_path / "out", CLASSES) as write:
-        write(found)
-    assert str(told.value) == f"{tmp_path / 'out'} {words}"
-    assert not list(tmp_path.glob("out*"))
 
 
 def test_nothing_is_written_twice_or_over_what_is_read_or_no_table(tmp_path: Path) -> None:
