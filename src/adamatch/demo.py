@@ -26,7 +26,7 @@ SAYS = {
 def demo(
     out: Path, *, images: int | None = None, seed: int = 0, quiet: bool = False, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Train both, print a table, write summary.json, pictures and report.html into `out`; `images`: a shorter training."""
+    """Train both; print a table; write summary.json, pictures and report.html into `out`. `images`: train for fewer."""
     how = recipe("handwriting", images=images)
     console = Console()
     began = time.monotonic()

@@ -1,8 +1,8 @@
 """A classifier as one file for use elsewhere, ONNX or torch.export's: uint8 images in, probabilities out.
 
-The file takes pixels uint8 [n, size, size, 3] (RGB), n open; normalisation and softmax are inside. Resizing is not: training
-reads an image by a bilinear resize to a multiple of the size and a mean over blocks (`images.decode.square`), which Pillow rounds
-in between, and ONNX has no operator that does. `examples/infer_onnx.py` has a short function that gives the same pixels.
+The file takes pixels uint8 [n, size, size, 3] (RGB), n open; normalisation and softmax are inside. Resizing is not:
+training reads an image by a bilinear resize to a multiple of the size and a mean over blocks (`images.decode.square`),
+which Pillow rounds in between, and ONNX has no operator that does. `examples/infer_onnx.py` has a function for it.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
+"""A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else."""
 
 import json
 import webbrowser
@@ -72,7 +72,7 @@ class Model:
         return facts + (summary.table(verdict) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
-        """Classes of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
+        """Of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
         parts = list(self.stream(images, skip_bad=skip_bad)[1])
         skipped = {name: why for part in parts for name, why in part.skipped.items()}
         paths = tuple(path for part in parts for path in part.paths)
@@ -92,14 +92,14 @@ class Model:
         return count, portions()
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
-        """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
+        """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays with labels, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
         store = read(images, classes=self.classes, labelled=True, leave=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
     def report(self, *, show: bool = False) -> Path:
-        """Make the page of the model's run anew: report.html in the run's folder. `show` opens it. Returns where it is."""
+        """Make the page of the model's run anew: report.html in its folder. `show` opens it. Returns where it is."""
         if self.folder is None:
             raise InputError(
                 "this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))"
@@ -110,7 +110,7 @@ class Model:
         return made
 
     def export(self, file: str | Path, *, to: str | None = None) -> float:
-        """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out; see `adamatch.export`.
+        """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out.
 
         Returns the largest difference of its probabilities to those of `predict`; above 1e-4 no file is written.
         """
@@ -143,9 +143,10 @@ class Model:
         facts, machine = _facts(folder), speed.choose(device)
         if net is None:
             if not facts["network"]:
+                once = f"adamatch.load({str(folder)!r}, net=...).export({str(folder / ONNX)!r})"
                 raise InputError(
-                    f"{folder} holds a network of your own: build it and give it as net= to adamatch.load (for the command "
-                    f"line, then export it once: adamatch.load({str(folder)!r}, net=...).export({str(folder / ONNX)!r}))"
+                    f"{folder} holds a network of your own: build it and give it as net= to adamatch.load "
+                    f"(for the command line, do once: {once})"
                 )
             net = networks.build(facts["network"], len(facts["classes"]))
         try:
@@ -159,7 +160,7 @@ class Model:
 
     @classmethod
     def load_for_predictions(cls, folder: str | Path, *, device: str = "auto") -> Self:
-        """The same to predict and evaluate alone: a network of one's own comes from the ONNX file beside it, if there is one."""
+        """For predictions alone: a network of one's own comes from the ONNX file beside it, if there is one."""
         folder = Path(folder)
         facts = _facts(folder)
         if facts["network"] or not (folder / ONNX).is_file():
@@ -188,8 +189,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
     if facts["version"] != VERSION:
         raise InputError(
-            f"{folder}/model.json was written by another version of adamatch (format {shortened(facts['version'])}, this one "
-            f"reads {VERSION}): load it with that version, or train again"
+            f"{folder}/model.json was written by another version of adamatch (format {shortened(facts['version'])}, "
+            f"this one reads {VERSION}): load it with that version, or train again"
         )
     return facts
 

@@ -1,8 +1,8 @@
 """What a classifier says of images, and the files it is written to: CSV and Parquet.
 
-Files are written as predictions come. Until all are there a file is called FILE.part. After an error, or Ctrl-C, the part is
-removed: it does not say what is missing from it. CSV may also go to stdout (- or /dev/stdout) or into a pipe. Pipes and devices
-are never replaced.
+Files are written as predictions come. Until all are there a file is called FILE.part. After an error, or Ctrl-C, the
+part is removed: it does not say what is missing from it. CSV may also go to stdout (- or /dev/stdout) or into a pipe.
+Pipes and devices are never replaced.
 """
 
 import csv

@@ -49,7 +49,7 @@ def made(
 ) -> Path:
     """A run's folder as training leaves it, from what its network says: one array [n, k] for each evaluation.
 
-    held_out: labels of the first images, which then are in the source as well; judge: the verdict, as far as it matters.
+    held_out: labels of the first images, which are then in the source as well; judge: the verdict, as far as needed.
     """
     (path / "outputs").mkdir(parents=True)
     short = Recipe(network="wrn-tiny", size=8, images=320, batch=32, weight_decay=0.0005)

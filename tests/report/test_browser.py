@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing complains, nothing is fetched, everything shows, at any width and in both schemes."""
+"""The page in a real browser: no complaints, nothing is fetched, all shows, at any width and in both schemes."""
 
 import io
 import re
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=f"no browser: {b
 SIZES = [(360, False), (360, True), (1440, False), (1440, True)]
 FOCUS = """
 const each = document.activeElement, box = each.getBoundingClientRect(), style = getComputedStyle(each);
-return [each.tagName, each.getAttribute("href") || each.getAttribute("aria-label") || "", box.width > 0 && box.height > 0,
-        style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, box.top];
+return [each.tagName, each.getAttribute("href") || each.getAttribute("aria-label") || "",
+        box.width > 0 && box.height > 0, style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, box.top];
 """
 # Of every text that shows: its colour and the colour behind it, layer upon layer.
 COLOURS = """
@@ -34,7 +34,8 @@ const rgba = (text) => {
 };
 const found = new Map();
 for (const each of document.querySelectorAll("body *")) {
-  if (each.closest("svg, .skip") || ![...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+  const written = [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+  if (each.closest("svg, .skip") || !written) continue;
   const layers = [];
   for (let node = each; node; node = node.parentElement) {
     layers.unshift(rgba(getComputedStyle(node).backgroundColor));
@@ -92,8 +93,8 @@ def test_it_shows_whole_and_asks_for_nothing(
     window.show(pages[name], width=width, dark=dark)
     assert window.console() == []
     assert window.requests() == [pages[name].as_uri()]
-    broken = "return [...document.images].filter(i => !(i.complete && i.naturalWidth && i.clientWidth >= 40)).map(i => i.alt)"
-    assert window.run(broken) == []
+    whole = "i.complete && i.naturalWidth && i.clientWidth >= 40"
+    assert window.run(f"return [...document.images].filter(i => !({whole})).map(i => i.alt)") == []
     assert name == "two" or window.run("return document.images.length") > 30
     # Wide tables scroll by themselves; the page never does.
     assert window.run("return document.documentElement.scrollWidth") <= width

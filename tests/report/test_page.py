@@ -316,8 +316,9 @@ def test_the_command_makes_the_same_run_again(run: Path, tmp_path: Path, monkeyp
 
 
 def test_arrays_and_networks_of_ones_own(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"source": arrays(60), "target": arrays(30, seed=1)[0], "network": network(norm=True), **TINY}
-    model = adamatch.fit(out=tmp_path / "run", options={"align": "none"}, **given)
+    source, target = arrays(60), arrays(30, seed=1)[0]
+    more: dict[str, Any] = {"network": network(norm=True), "options": {"align": "none"}, **TINY}
+    model = adamatch.fit(source=source, target=target, out=tmp_path / "run", **more)
     found = Page(tmp_path / "run/report.html")
     assert "the network has no features(x)" in found.text
     assert found.all("img")[0]["alt"].startswith("image ")

@@ -43,7 +43,7 @@ class Group(TyperGroup):
 
 app = typer.Typer(
     cls=Group,
-    help="Train an image classifier for images with few or no labels, from images that have them (AdaMatch, ICLR 2022).",
+    help="Train an image classifier for images with few or no labels, with the help of labelled ones (AdaMatch).",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -13,8 +13,8 @@ from adamatch.cli.options import Device, SkipBad
 
 Run = Annotated[Path, typer.Argument(help="The folder that fit or train made")]
 CSV_HELP = (
-    "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a line "
-    "gets an apostrophe before it, so that no spreadsheet takes it for a formula"
+    "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a "
+    "line gets an apostrophe before it, so that no spreadsheet takes it for a formula"
 )
 
 

@@ -13,7 +13,7 @@ from adamatch.report.record import Record
 
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
-    """For a shell, or for Python where the command line has no words for it; empty for benchmarks that are not known."""
+    """For a shell, or for Python where the command line has no words for it; empty for an unknown benchmark."""
     run, out = record.run, f"{record.path.name}-again"
     if run.benchmark == OWN:
         return _fit(run, given, out)

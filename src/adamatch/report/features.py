@@ -26,7 +26,7 @@ Points = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Points [n, 2] of each kind, in one plane, and a class for each: the label in the source, the answer in the target."""
+    """Points [n, 2] in one plane, with a class each: the label in the source, the answer in the target."""
 
     source: Points
     source_classes: Labels

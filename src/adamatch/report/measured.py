@@ -1,4 +1,4 @@
-"""What was measured of a run: accuracies where there are labels; how many pseudo-labels there were last, and how even."""
+"""What was measured of a run: accuracies where there are labels; how many pseudo-labels there were, and how even."""
 
 from collections.abc import Mapping
 from typing import Any

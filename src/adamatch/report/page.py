@@ -49,13 +49,16 @@ def write(
     data: str | Path | None = None,
     notes: Notes | None = None,
 ) -> Path:
-    """Make the page of the run in `folder`, report.html in it; `twin` and `data` are where its twin and prepared sets lie."""
+    """Make the page of the run in `folder`: report.html in it, or `to`.
+
+    load: opens the model of a benchmark's run; twin, data: where its twin and prepared sets lie.
+    """
     record = recorded.read(folder, twin)
     return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, load, data)))
 
 
 def is_older(folder: Path) -> bool:
-    """Whether there is no page yet, or one from before the result or the verdict, which comes anew with a later twin."""
+    """Whether there is no page yet, or one from before the result or the verdict (a later twin changes that)."""
     page, known = folder / NAME, (folder / "result.json", folder / JUDGED)
     return not page.exists() or any(
         each.exists() and page.stat().st_mtime_ns < each.stat().st_mtime_ns for each in known

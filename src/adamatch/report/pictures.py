@@ -44,7 +44,7 @@ def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int
 
 
 def predictions(said: Mapping[str, NDArray[np.float32]], test: Store, path: Path, columns: int = 12) -> Path:
-    """Test images with what each model takes them for (probabilities [n, k]): some taken evenly, some they disagree on."""
+    """Test images with what each model says (probabilities [n, k]): some taken evenly, some that they disagree on."""
     assert test.labels is not None
     answers = np.stack([each.argmax(1) for each in said.values()])
     disagree = np.flatnonzero((answers != answers[0]).any(0))

@@ -1,4 +1,4 @@
-"""The images of a source or a target as the page needs them: names, labels, how they look, and small pictures of them."""
+"""The images of a source or a target as the page needs them: names, labels, looks, and small pictures."""
 
 import base64
 import io

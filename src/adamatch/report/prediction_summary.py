@@ -21,7 +21,7 @@ LISTED = 100  # classes with the most images, whose shares and images are shown
 
 @dataclass(frozen=True)
 class Answers:
-    """Of the n images that are looked at: rows of the pool, the classes answered [n], how sure [n], and the twin's classes."""
+    """Of n images: their rows in the pool, the classes answered [n], how sure [n], and the twin's classes [n]."""
 
     rows: Labels
     classes: Labels
@@ -48,9 +48,9 @@ def answers(record: Record, notes: Notes) -> Answers | None:
 
 
 def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str, Any]]:
-    """A row for a class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent.
+    """A row for a class: its share, in percent, of the source's labels, the twin's answers and the adapted network's.
 
-    And the estimate of its part in the target, where the verdict has one.
+    Where the verdict has one, also the estimate of its share of the target.
     """
     classes = record.classes
     columns: dict[str, Labels] = {}
@@ -124,7 +124,7 @@ def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -
 
 
 class Confusion(NamedTuple):
-    """rows: (class, images, accuracy in percent, cells); a cell is (count, part of its row in percent, right or not)."""
+    """rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not)."""
 
     title: str
     accuracy: float

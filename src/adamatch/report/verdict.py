@@ -67,7 +67,8 @@ def _first(record: Record, accuracy: float | None, low: float | None, high: floa
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
     if span:
         return f"Of the target images, {span} are likely right, judged without labels."
-    return "How many target images are right is not known: there were no labels to measure it, and the run has no estimate."
+    why = "there were no labels to measure it, and the run has no estimate"
+    return f"How many target images are right is not known: {why}."
 
 
 def _span(low: float | None, high: float | None) -> str:
