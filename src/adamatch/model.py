@@ -92,7 +92,7 @@ class Model:
         return count, portions()
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
-        """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays with labels, a dataset."""
+        """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
         store = read(images, classes=self.classes, labelled=True, leave=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)

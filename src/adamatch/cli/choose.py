@@ -80,8 +80,10 @@ def _read(path: Path) -> "tuple[Run, Evidence]":
 
 
 def _check_same(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") -> None:
-    """That answers can be compared: they are of the same target images, and the numbers of classes mean the same ones."""
-    _check_alike(runs, [(run.benchmark, run.target) for run, _ in read], OTHER_IMAGES)
+    """That answers can be compared: they are of the same target images, and the numbers of classes mean the same."""
+    from adamatch.report.record import target_of
+
+    _check_alike(runs, [target_of(run) for run, _ in read], OTHER_IMAGES)
     named = [(path, names) for path in runs if (names := _classes(path))]
     for path, names in named[1:]:
         first, theirs = named[0]
