@@ -15,7 +15,7 @@ import numpy as np
 import adamatch
 from adamatch.base.files import read_json
 from adamatch.datasets import rendered
-from adamatch.finalise import JUDGED
+from adamatch.verdict.verdict import FILE as JUDGED
 from adamatch.images.folders import read
 from adamatch.images.store import Store
 from adamatch.train.run_folder import RunFolder

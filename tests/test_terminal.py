@@ -22,7 +22,7 @@ from adamatch.config.presets import recipe
 from adamatch.evaluate import Score
 from adamatch.grid.render import Figure, render
 from adamatch.grid.render import Table as GridTable
-from adamatch.model import Predictions, csv_rows, left_out
+from adamatch.predictions import Predictions, csv_rows, left_out
 from adamatch.report import printed
 from adamatch.train.progress import Progress
 

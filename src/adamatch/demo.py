@@ -13,7 +13,7 @@ from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.experiment import train
-from adamatch.model import Model
+from adamatch.model import load
 from adamatch.report import page, pictures
 
 METHODS = {"source_only": "supervised", "adamatch": "adamatch"}
@@ -26,7 +26,7 @@ SAYS = {
 def demo(
     out: Path, *, images: int | None = None, seed: int = 0, quiet: bool = False, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Train both, print a table, write summary.json, pictures and report.html into `out`; `images` shortens the training."""
+    """Train both; print a table; write summary.json, pictures and report.html into `out`. `images`: train for fewer."""
     how = recipe("handwriting", images=images)
     console = Console()
     began = time.monotonic()
@@ -42,15 +42,12 @@ def demo(
     source = benchmarks.load("handwriting", "rendered", "train")
     target = benchmarks.load("handwriting", "handwritten", "train")
     views = pictures.views(source, target, how, out / "views.png")
-    models = {name: Model.load(out / f"{name}-seed{seed}") for name in METHODS}
-    guesses = pictures.predictions(models, test, out / "predictions.png")
-    looks = page.write(out / f"adamatch-seed{seed}", to=out / page.NAME, twin=out / f"source_only-seed{seed}")
-    summary = {
-        **results,
-        "seconds": round(seconds, 1),
-        "wall_seconds": round(time.monotonic() - began, 1),
-        "seed": seed,
-    }
+    said = {name: load(out / f"{name}-seed{seed}").predict(test.images).probabilities for name in METHODS}
+    guesses = pictures.predictions(said, test, out / "predictions.png")
+    folder, twin = (out / f"{name}-seed{seed}" for name in ("adamatch", "source_only"))
+    looks = page.write(folder, load=load, to=out / page.NAME, twin=twin)
+    wall = time.monotonic() - began
+    summary = {**results, "seconds": round(seconds, 1), "wall_seconds": round(wall, 1), "seed": seed}
     write_atomically(out / "summary.json", json.dumps(summary, indent=1))
 
     table = Table(title="rendered digits -> real handwriting (500 test images)")

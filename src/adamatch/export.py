@@ -1,9 +1,8 @@
-"""A model as one file for use elsewhere, ONNX or torch.export's: uint8 images in, probabilities out; compared with `predict`.
+"""A classifier as one file for use elsewhere, ONNX or torch.export's: uint8 images in, probabilities out.
 
-The file takes pixels uint8 [n, size, size, 3] (RGB), n open; normalisation and softmax are inside. Making such pixels from an
-image of any size is not: training reads an image by a bilinear resize to a multiple of the size and a mean over blocks
-(`data.decode.square`), which Pillow rounds in between, and ONNX has no operator that does. `examples/infer_onnx.py` has a
-function of a few lines for it that needs NumPy and Pillow alone and gives the same pixels.
+The file takes pixels uint8 [n, size, size, 3] (RGB), n open; normalisation and softmax are inside. Resizing is not:
+training reads an image by a bilinear resize to a multiple of the size and a mean over blocks (`images.decode.square`),
+which Pillow rounds in between, and ONNX has no operator that does. `examples/infer_onnx.py` has a function for it.
 """
 
 import copy
@@ -11,10 +10,13 @@ import hashlib
 import importlib.util
 import io
 import json
-import math
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,16 +27,12 @@ from torch import Tensor, nn
 import adamatch
 from adamatch.augment.views import normalise
 from adamatch.base.cli_names import argument
-from adamatch.base.errors import InputError, unknown
+from adamatch.base.errors import InputError, reason, unknown
 from adamatch.base.files import place, write_whole, writing
 from adamatch.evaluate import predict
-from adamatch.images.decode import SIXTEEN_BITS
+from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.store import Pixels
-from adamatch.networks import graph
 from adamatch.train import speed
-
-if TYPE_CHECKING:
-    from adamatch.model import Model
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 CLOSE = 1e-4  # in probability, between the file and `predict`
@@ -42,9 +40,21 @@ OPSET = 18
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 INSTALL = "pip install 'adamatch[export]'"
 
+Run = Callable[[Pixels], NDArray[np.float32]]
 
-def export(model: "Model", file: str | Path, to: str | None = None) -> float:
-    """Write the model as one file; returns the largest difference of its probabilities to those of `predict`.
+
+def export(
+    net: nn.Module,
+    file: str | Path,
+    to: str | None = None,
+    *,
+    classes: tuple[str, ...],
+    size: int,
+    network: str = "",
+    shape: Shape = "squeeze",
+    white: int = 0,
+) -> float:
+    """Write one file; returns the largest difference of its probabilities to those of `predict`.
 
     to: "onnx" or "torch" (a program of torch.export); None: as the file's ending says, .onnx or .pt2.
     """
@@ -54,18 +64,30 @@ def export(model: "Model", file: str | Path, to: str | None = None) -> float:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None] if to == "onnx" else []
     if missing:
         raise InputError(f"an ONNX file needs {', '.join(missing)}: {INSTALL}")
-    made = (_onnx if to == "onnx" else _torch)(_program(model), facts(model))
-    difference = math.inf
-
-    def write(part: Path) -> None:
-        nonlocal difference
-        part.write_bytes(made)
-        difference = _difference(model, (_run_onnx if to == "onnx" else _run_torch)(part))
-        if not difference <= CLOSE:
-            raise InputError(f"{file} would differ from predict by {difference:.2g} in probability: it was not written")
-
+    net = copy.deepcopy(net).cpu().eval()
+    facts = {
+        "adamatch": adamatch.__version__,
+        "network": network or type(net).__name__,
+        "classes": json.dumps(classes, ensure_ascii=False),
+        "size": str(size),
+        "shape": shape,
+        "white": str(white or SIXTEEN_BITS),  # of 16-bit images that do not say how many bits they use
+        "input": f"uint8 RGB [n, {size}, {size}, 3]",
+        "output": f"probabilities [n, {len(classes)}]",
+        "sha256": _checksum(net),  # of model.safetensors
+    }
+    try:
+        with _quietly():
+            program = _program(net, size)
+            content = (_onnx if to == "onnx" else _archive)(program, facts)
+            run = partial(_run_onnx, _session(content)) if to == "onnx" else _module(program)
+    except Exception as error:  # whatever somebody's own module, and torch or ONNX on it, may raise
+        raise InputError(f"{type(net).__name__} cannot be exported ({reason(error)})") from None
+    difference = _difference(net, size, run)
+    if not difference <= CLOSE:
+        raise InputError(f"{file} would differ from predict by {difference:.2g} in probability: it was not written")
     with writing(file):
-        write_whole(end, write)
+        write_whole(end, lambda part: part.write_bytes(content))
     return difference
 
 
@@ -79,29 +101,30 @@ def format_of(file: Path, to: str | None) -> str:
         raise InputError(f"{file} ends in {file.suffix}, but {argument('to')} is {to}: {remedy}")
     found = to or said
     if found is None:
-        raise InputError(
-            f"{file} does not say of which format it is: let it end in .onnx or .pt2, or give {argument('to')}"
-        )
+        remedy = f"let it end in .onnx or .pt2, or give {argument('to')}"
+        raise InputError(f"{file} does not say of which format it is: {remedy}")
     return found
 
 
-def facts(model: "Model") -> dict[str, str]:
-    """What is written into the file: all that somebody needs to use it without its run."""
-    layout = torch.contiguous_format  # all in memory: a disk may be full
-    weights = {
-        name: each.detach().to("cpu", copy=True, memory_format=layout) for name, each in model.net.state_dict().items()
-    }
-    return {
-        "adamatch": adamatch.__version__,
-        "network": model.network or type(model.net).__name__,
-        "classes": json.dumps(model.classes, ensure_ascii=False),
-        "size": str(model.size),
-        "shape": model.shape,
-        "white": str(model.white or SIXTEEN_BITS),  # of 16-bit images that do not say how many bits they use
-        "input": f"uint8 RGB [n, {model.size}, {model.size}, 3]",
-        "output": f"probabilities [n, {len(model.classes)}]",
-        "sha256": hashlib.sha256(save(weights)).hexdigest(),  # of model.safetensors
-    }
+class OnnxNetwork(nn.Module):
+    """The network in an ONNX file that `export` wrote, for predictions on a CPU without the code of its module."""
+
+    def __init__(self, file: Path, checksum: str) -> None:
+        """`checksum` is that of model.safetensors: the file has to be made of the same weights."""
+        super().__init__()
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise InputError(f"{file} needs onnxruntime: {INSTALL}")
+        try:
+            self.session = _session(file.read_bytes())
+        except Exception as error:  # whatever ONNX and its runtime raise
+            raise InputError(f"{file} cannot be read ({reason(error)}): make it anew with model.export") from None
+        if self.session.get_modelmeta().custom_metadata_map.get("sha256") != checksum:
+            raise InputError(f"{file} is of other weights than model.safetensors: make it anew with model.export")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: normalised [n, 3, size, size] -> logits [n, k], as far as probabilities tell them."""
+        images = (x * 128 + 127.5).round().to(torch.uint8).permute(0, 2, 3, 1)
+        return torch.from_numpy(_run_onnx(self.session, images.numpy())).log()
 
 
 class _Whole(nn.Module):
@@ -117,64 +140,55 @@ class _Whole(nn.Module):
         return logits.float().softmax(1)
 
 
-def _program(model: "Model") -> torch.export.ExportedProgram:
-    whole = _Whole(copy.deepcopy(model.net)).cpu().eval()
-    images = torch.zeros(3, model.size, model.size, 3, dtype=torch.uint8)
+@torch.no_grad()
+def _program(net: nn.Module, size: int) -> torch.export.ExportedProgram:
+    """For any number of images."""
+    images = torch.zeros(3, size, size, 3, dtype=torch.uint8)
+    asked: dict[str, Any] = {"args": (images,), "dynamic_shapes": ({0: torch.export.Dim("n")},)}
     try:
-        with graph.quietly(), torch.no_grad():
-            program = graph.export(whole, images)
-    except Exception as error:  # whatever somebody's own module, and torch on it, may raise
-        raise InputError(f"torch.export cannot take {type(model.net).__name__} ({graph.first_line(error)})") from None
+        program = torch.export.export(_Whole(net), strict=False, **asked)
+    except Exception:  # reading the module's code takes longer, and gets through where len(x) would be one fixed number
+        program = torch.export.export(_Whole(net), strict=True, **asked)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # where somebody's files lie is nobody's business
     return program
 
 
-def _onnx(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
+def _onnx(program: torch.export.ExportedProgram, facts: dict[str, str]) -> bytes:
     import onnx
 
-    with graph.quietly():
-        made = torch.onnx.export(
-            program,
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=["images"],
-            output_names=["probabilities"],
-            verbose=False,
-        )
+    names: dict[str, Any] = {"input_names": ["images"], "output_names": ["probabilities"]}
+    made = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False, **names)
     assert made is not None
     proto = made.model_proto
     proto.producer_name, proto.producer_version = "adamatch", adamatch.__version__
     for each in (proto.graph, *proto.graph.node, *proto.graph.value_info, *proto.graph.input, *proto.graph.output):
         each.ClearField("metadata_props")  # the exporter's notes
-    onnx.helper.set_model_props(proto, told)
+    onnx.helper.set_model_props(proto, facts)
     onnx.checker.check_model(proto, full_check=True)
     content: bytes = proto.SerializeToString()
     return content
 
 
-def _run_onnx(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-
-    def run(images: Pixels) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = session.run(["probabilities"], {"images": images})[0]
-        return found
-
-    return run
-
-
-def _torch(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
+def _archive(program: torch.export.ExportedProgram, facts: dict[str, str]) -> bytes:
     content = io.BytesIO()  # on a disk that is full, torch ends the process
-    with graph.quietly():
-        torch.export.save(program, content, extra_files={"adamatch.json": json.dumps(told, indent=1)})
+    torch.export.save(program, content, extra_files={"adamatch.json": json.dumps(facts, indent=1)})
     return content.getvalue()
 
 
-def _run_torch(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
-    with graph.quietly():
-        module = torch.export.load(file).module()  # a file of our own: a stranger's could run a program
+def _session(content: bytes) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+
+def _run_onnx(session: Any, images: Pixels) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = session.run(["probabilities"], {"images": images})[0]
+    return found
+
+
+def _module(program: torch.export.ExportedProgram) -> Run:
+    module = program.module()
 
     @torch.no_grad()
     def run(images: Pixels) -> NDArray[np.float32]:
@@ -184,20 +198,33 @@ def _run_torch(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
     return run
 
 
-def _difference(model: "Model", run: Callable[[Pixels], NDArray[np.float32]]) -> float:
+def _checksum(net: nn.Module) -> str:
+    """Of its weights as a safetensors file, which is made in memory: a disk may be full."""
+    layout = torch.contiguous_format
+    tensors = {name: each.detach().clone(memory_format=layout) for name, each in net.state_dict().items()}
+    return hashlib.sha256(save(tensors)).hexdigest()
+
+
+def _difference(net: nn.Module, size: int, run: Run) -> float:
     """The largest one in probability, over images of many kinds, one at a time and several at once."""
-    images = _images(model.size)
-    machine = speed.choose("cpu", "fp32", False)
-    expected = predict(copy.deepcopy(model.net).cpu().eval(), images, machine)
-    found = np.concatenate([run(images[:1]), run(images[1:])])
-    return float(np.abs(found - expected).max())
-
-
-def _images(size: int) -> Pixels:
-    """Noise of several strengths, ramps of colours, black and white: uint8 [n, size, size, 3]."""
     rng = np.random.default_rng(0)
     noise = [rng.integers(128 - width, 128 + width, (size, size, 3)) for width in (1, 8, 32, 64, 128) for _ in range(3)]
     ramp = np.linspace(0, 255, size)
     ramps = [ramp[:, None, None] * color + ramp[None, :, None] * (1 - color) for color in rng.random((5, 1, 1, 3))]
     flat = [np.full((size, size, 3), level) for level in (0, 128, 255)]
-    return np.stack([*noise, *ramps, *flat]).astype(np.uint8)
+    images = np.stack([*noise, *ramps, *flat]).astype(np.uint8)
+    expected = predict(net, images, speed.choose("cpu", "fp32", False))
+    return float(np.abs(np.concatenate([run(images[:1]), run(images[1:])]) - expected).max())
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch has to say to developers while it exports."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -4,17 +4,16 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from adamatch import twin
 from adamatch.base import ranks
-from adamatch.base.files import SEAL, read_json, sealed, unsealed, write_atomically
+from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.images.tasks import Problem
 from adamatch.model import Model
 from adamatch.report.measured import measured
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import evidence
-from adamatch.verdict.verdict import VERSION, Images, verdict
+from adamatch.verdict.verdict import FILE as JUDGED
+from adamatch.verdict.verdict import TWIN, VERSION, Images, verdict
 
-JUDGED = "judge.json"
 README = """\
 model.safetensors and model.json are the classifier: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
 judge.json is what can be said of it without labels, outputs/ what it said on the way, twin/ the same without adaptation.
@@ -38,7 +37,7 @@ def judged(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:
     """As it was written, or anew where there is none yet, or none with the twin; None where the run kept no outputs."""
     path = folder.path / JUDGED
-    beside = (folder.path / twin.FOLDER / "result.json").exists()
+    beside = (folder.path / TWIN / "result.json").exists()
     written = read(folder)
     if written and (written["twin"] is not None or not beside):
         return written
@@ -46,7 +45,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     if known is None:
         return None
     if beside:
-        known = known.with_twin(evidence.read(folder.path / twin.FOLDER))
+        known = known.with_twin(evidence.read(folder.path / TWIN))
     source = problem.labelled[0]
     labels = source.labels if source.labels.ndim == 1 else None
     images = Images(problem.unlabelled.parts, source.parts, labels, same)  # type: ignore[arg-type]  # class numbers
@@ -58,11 +57,10 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
 def read(folder: RunFolder) -> dict[str, Any] | None:
     """judge.json; None where it is damaged or of another version, and so has to be made anew."""
     try:
-        found = read_json(folder.path / JUDGED)
-        verdict = unsealed(found)
+        found = read_sealed(folder.path / JUDGED)
     except (FileNotFoundError, ValueError):
         return None
-    return verdict if SEAL in found and verdict.get("version") == VERSION else None
+    return found if found["version"] == VERSION else None
 
 
 def _short(found: Any) -> Any:

@@ -4,6 +4,7 @@ import copy
 import functools
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,17 @@ from adamatch.images.store import Store
 from adamatch.images.tables import contains, lies_in, listed, names_files, same_files
 from adamatch.images.tasks import Problem, few_of_many
 from adamatch.images.user_data import OwnData, name_of
-from adamatch.model import Model, left_out
+from adamatch.model import ONNX, Model
 from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import TIMM
+from adamatch.predictions import left_out
 from adamatch.report import page, printed
 from adamatch.train import distributed, precompile, speed
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
+from adamatch.verdict.verdict import ALONE
 
 NAMED = 10  # classes that are named before a run
 
@@ -103,7 +106,7 @@ def fit(
             few_labels=target_labels is not None,
         )
         data = OwnData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
-        with precompile.compiled(chosen.recipe, (method, twins.ALONE) if twin else (method,), machine.device):
+        with precompile.compiled(chosen.recipe, (method, ALONE) if twin else (method,), machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
                 _check_output(own, len(problem.classes), chosen.recipe.size)
@@ -142,6 +145,9 @@ def fit(
             told = replace(judged(model, problem, folder, same=same or few), folder=out)
             if ranks.rank() == 0 and page.is_older(out):
                 page.finish(told, problem, data, given)
+                if own is not None:
+                    with suppress(InputError):  # without it, the command line cannot predict
+                        told.export(out / ONNX)
         if not quiet and ranks.rank() == 0:
             printed.ending(told, out)
         return told

@@ -1,31 +1,29 @@
-"""A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else, never pickle."""
+"""A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else."""
 
 import json
-import warnings
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from adamatch import export as exporting
 from adamatch import networks
 from adamatch.base import locks
-from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError, shortened
-from adamatch.base.files import checksum, columns, make_folder, read_json, sealed, unsealed, write_atomically
-from adamatch.config.recipe import LARGEST_SIZE
+from adamatch.base.files import checksum, make_folder, read_sealed, sealed, write_atomically
 from adamatch.evaluate import Score, predict, score
-from adamatch.images.decode import SIXTEEN_BITS, Shape
+from adamatch.images.decode import Shape
 from adamatch.images.folders import read
 from adamatch.images.stream import How, stream
-from adamatch.networks import graph
+from adamatch.predictions import Predictions
+from adamatch.report import page
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_tensors
 from adamatch.train.resume import EARLIER
@@ -33,45 +31,8 @@ from adamatch.train.speed import Machine
 from adamatch.verdict import summary
 
 VERSION = 1
-KINDS = {"classes": list, "size": int, "network": str, "history": dict}  # of what model.json has
+ONNX = "model.onnx"  # in a run's folder: for networks of one's own, predictions without their code
 NAMED = 10  # classes that are named
-LISTED = 20  # unreadable images that are named one by one
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """For each image: its path (or number), the most likely class, and the probabilities (n, k) of all."""
-
-    paths: tuple[str, ...]
-    probabilities: NDArray[np.float32]
-    classes: tuple[str, ...]
-    skipped: Mapping[str, str] = field(default_factory=dict)  # what could not be read, and why
-    notes: tuple[str, ...] = ()  # what a person should know of how images were read
-
-    @property
-    def labels(self) -> list[str]:
-        return [self.classes[i] for i in self.probabilities.argmax(1)]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def to_csv(self, path: str | Path) -> Path:
-        """A file of path, class, probability, then the probability of every class."""
-        from adamatch.report import prediction_files  # it needs Predictions in turn
-
-        prediction_files.refuse_the_same([Path(path)], [])
-        with prediction_files.csv_file(Path(path), self.classes) as write:
-            write(self)
-        return Path(path)
-
-    def to_pandas(self) -> Any:
-        """The same as a DataFrame, if pandas is installed."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("pandas is not installed: pip install pandas, or use to_csv") from None
-        values = [self.paths, self.labels, self.probabilities.max(1) if len(self) else [], *self.probabilities.T]
-        return pd.DataFrame(dict(zip(columns(self.classes), values, strict=True)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +42,7 @@ class Model:
     net: nn.Module
     classes: tuple[str, ...]
     size: int
-    network: str = ""  # its name, for `nets.build`; empty for a user's own
+    network: str = ""  # its name, for `networks.build`; empty for a user's own
     machine: Machine = field(default_factory=speed.choose)
     history: dict[str, Any] = field(default_factory=dict)  # what training said of itself
     shape: Shape = "squeeze"  # how a rectangle becomes a square
@@ -111,7 +72,7 @@ class Model:
         return facts + (summary.table(verdict) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
-        """Classes of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
+        """Of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
         parts = list(self.stream(images, skip_bad=skip_bad)[1])
         skipped = {name: why for part in parts for name, why in part.skipped.items()}
         paths = tuple(path for part in parts for path in part.paths)
@@ -131,40 +92,37 @@ class Model:
         return count, portions()
 
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
-        """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
+        """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
         store = read(images, classes=self.classes, labelled=True, leave=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
     def report(self, *, show: bool = False) -> Path:
-        """Make the page of the model's run anew, and return where it is: report.html in the run's folder. `show` opens it."""
-        from adamatch.report import page  # it stands on models
-
+        """Make the page of the model's run anew: report.html in its folder. `show` opens it. Returns where it is."""
         if self.folder is None:
             raise InputError(
                 "this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))"
             )
-        made = page.write(self.folder)
+        made = page.write(self.folder, load=lambda _: self)
         if show:
             webbrowser.open(made.absolute().as_uri())
         return made
 
     def export(self, file: str | Path, *, to: str | None = None) -> float:
-        """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out; see `adamatch.export`.
+        """One file for use elsewhere, .onnx or .pt2 (torch.export): uint8 images in, probabilities out.
 
         Returns the largest difference of its probabilities to those of `predict`; above 1e-4 no file is written.
         """
-        from adamatch.export import export  # it needs Model in turn
-
-        return export(self, file, to)
+        about: dict[str, Any] = {"network": self.network, "shape": self.shape, "white": self.white}
+        return exporting.export(self.net, file, to, classes=self.classes, size=self.size, **about)
 
     def save(self, folder: str | Path) -> Path:
-        """model.safetensors and model.json; of a network of one's own network.json as well, its operations (`nets.graph`)."""
+        """model.safetensors and model.json, which has the checksum of the first and of itself."""
         folder = Path(folder)
         make_folder(folder)
         write_tensors(folder / "model.safetensors", self.net.state_dict())
-        facts: dict[str, Any] = {
+        facts = {
             "version": VERSION,
             "classes": self.classes,
             "size": self.size,
@@ -175,136 +133,87 @@ class Model:
             **({"white": self.white} if self.white else {}),
             "sha256": checksum(folder / "model.safetensors"),
         }
-        if not self.network:
-            facts["closed"] = self._describe(folder / "network.json")
         write_atomically(folder / "model.json", json.dumps(sealed(facts), indent=1))
         return folder
 
-    def _describe(self, file: Path) -> str:
-        """Write the operations of a network of one's own; where that cannot be, the reason."""
-        try:
-            write_atomically(file, graph.describe(self.net, self.size, file.read_text() if file.exists() else ""))
-        except InputError as error:
-            file.unlink(missing_ok=True)
-            return str(error)
-        return ""
-
     @classmethod
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
-        """A saved model; `net` is needed for a network of one's own whose operations could not be saved."""
+        """A saved model; a network of one's own has to be given as `net`, with any weights."""
         folder = Path(folder)
-        facts = _facts(folder)
-        if net is None and facts["network"]:
-            net = networks.build(facts["network"], len(facts["classes"]))
-        machine = speed.choose(device)
-        tensors = _tensors(folder / "model.safetensors", facts.get("sha256"))
+        facts, machine = _facts(folder), speed.choose(device)
         if net is None:
-            net = _own(folder, facts.get("closed", ""), tensors)
+            if not facts["network"]:
+                once = f"adamatch.load({str(folder)!r}, net=...).export({str(folder / ONNX)!r})"
+                raise InputError(
+                    f"{folder} holds a network of your own: build it and give it as net= to adamatch.load "
+                    f"(for the command line, do once: {once})"
+                )
+            net = networks.build(facts["network"], len(facts["classes"]))
         try:
-            net.load_state_dict(tensors)
+            net.load_state_dict(_tensors(folder / "model.safetensors", facts["sha256"]))
         except RuntimeError as error:
             first = str(error).strip().splitlines()[-1].strip()
             raise InputError(
                 f"{folder}/model.safetensors holds another network than this {type(net).__name__} ({first})"
             ) from None
-        net = net.to(machine.device).eval()
-        classes, shape = tuple(facts["classes"]), facts.get("shape", "squeeze")
-        about = (facts["network"], machine, facts["history"], shape, folder, facts.get("white", 0))
-        return cls(net, classes, facts["size"], *about)
+        return cls._of(facts, net.to(machine.device).eval(), machine, folder)
 
+    @classmethod
+    def load_for_predictions(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """For predictions alone: a network of one's own comes from the ONNX file beside it, if there is one."""
+        folder = Path(folder)
+        facts = _facts(folder)
+        if facts["network"] or not (folder / ONNX).is_file():
+            return cls.load(folder, device=device)
+        return cls._of(facts, exporting.OnnxNetwork(folder / ONNX, facts["sha256"]), speed.choose("cpu"), folder)
 
-def _facts(folder: Path) -> dict[str, Any]:
-    """What model.json says, checked."""
-    try:
-        found = read_json(folder / "model.json")
-    except (FileNotFoundError, NotADirectoryError):
-        if (folder / "result.json").is_file():
-            remedy = "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
-        elif (folder / "run.json").is_file():
-            running = locks.is_locked(folder / ".lock")
-            remedy = "its run is not finished: " + ("wait for it" if running else "run the same command again")
-            remedy += (
-                f", or take {folder / EARLIER}, the run before it"
-                if (folder / EARLIER / "model.json").is_file()
-                else ""
-            )
-        else:
-            remedy = "give the folder that `adamatch fit --out` made"
-        raise InputError(f"{folder} holds no model (no model.json): {remedy}") from None
-    except ValueError:
-        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
-    version = found.get("version") if isinstance(found, dict) else None
-    if version != VERSION:
-        raise InputError(
-            f"{folder}/model.json was written by another version of adamatch (format {shortened(version)}, this one reads "
-            f"{VERSION}): load it with that version, or train again"
-        )
-    try:
-        facts = unsealed(found)
-        sound = all(type(facts.get(name)) is kind for name, kind in KINDS.items())
-    except ValueError:
-        sound = False
-    sound = (
-        sound
-        and {type(name) for name in facts["classes"]} == {str}
-        and facts.get("shape", "squeeze") in get_args(Shape)
-    )
-    sound = sound and type(facts.get("white", 0)) is int and 0 <= facts.get("white", 0) <= SIXTEEN_BITS
-    if not (sound and 1 <= facts["size"] <= LARGEST_SIZE and _is_history(facts["history"])):
-        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
-    return facts
-
-
-def _is_history(found: Mapping[str, Any]) -> bool:
-    """Whether what is shown of a model's training can be: of a file without a checksum it may be anything."""
-    accuracy, verdict = found.get("accuracy"), found.get("judge")
-    return isinstance(accuracy, int | float | None) and (not verdict or summary.readable(verdict))
-
-
-def _tensors(path: Path, known: Any) -> dict[str, Tensor]:
-    """The weights, of which model.json has the checksum."""
-    try:
-        found = checksum(path)
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
-        raise InputError(f"{path} cannot be read ({first}): train again, or copy it anew") from None
-    if known is not None and found != known:
-        raise InputError(f"{path} was changed since it was saved (its checksum differs): train again, or copy it anew")
-    if known is None:
-        warnings.warn(f"{path} was saved without a checksum: damage to it would not be noticed", stacklevel=4)
-    return tensors
+    @classmethod
+    def _of(cls, facts: dict[str, Any], net: nn.Module, machine: Machine, folder: Path) -> Self:
+        about = {name: facts[name] for name in ("size", "network", "history", "shape")}
+        more: dict[str, Any] = {"machine": machine, "folder": folder, "white": facts.get("white", 0)}
+        return cls(net, tuple(facts["classes"]), **about, **more)
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
-    """Open what `fit` saved."""
+    """Open what `fit` saved; a network of your own has to be given as `net`."""
     return Model.load(folder, net=net, device=device)
 
 
-def _own(folder: Path, closed: str, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """A network of somebody's own from its operations; nothing in the file is run but PyTorch's core operators."""
-    file = folder / "network.json"
-    if not file.exists():
-        why = f", and {closed}" if closed else ""
-        remedy = "in Python, build it and give it as net= to adamatch.load"
-        raise InputError(f"{folder} holds a network of your own{why}: {remedy}")
+def _facts(folder: Path) -> dict[str, Any]:
+    """What model.json says."""
     try:
-        return graph.Graph(file.read_text(), tensors)
-    except Exception as error:  # whatever a damaged file leads to
+        facts = read_sealed(folder / "model.json")
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{folder} holds no model (no model.json): {_remedy(folder)}") from None
+    except ValueError:
+        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
+    if facts["version"] != VERSION:
         raise InputError(
-            f"{file} cannot be used ({graph.first_line(error)}): save it again, or give net= to adamatch.load"
-        ) from None
+            f"{folder}/model.json was written by another version of adamatch (format {shortened(facts['version'])}, "
+            f"this one reads {VERSION}): load it with that version, or train again"
+        )
+    return facts
 
 
-def left_out(skipped: Mapping[str, str]) -> list[str]:
-    """A line for each image that could not be read; of very many, the first twenty and how many more."""
-    lines = [f"left out: {why}" for why in list(skipped.values())[:LISTED]]
-    return lines + [f"left out: {len(skipped) - LISTED} more"] * (len(skipped) > LISTED)
+def _remedy(folder: Path) -> str:
+    """What to do about a folder without a model."""
+    if (folder / "result.json").is_file():
+        return "its run is finished and the file was removed: copy it anew, or train again with --overwrite"
+    if not (folder / "run.json").is_file():
+        return "give the folder that `adamatch fit --out` made"
+    remedy = "wait for it" if locks.is_locked(folder / ".lock") else "run the same command again"
+    if (folder / EARLIER / "model.json").is_file():
+        remedy += f", or take {folder / EARLIER}, the run before it"
+    return f"its run is not finished: {remedy}"
 
 
-def csv_rows(predictions: Predictions) -> list[list[str]]:
-    """path, class, probability, then the probability of every class."""
-    rows = [columns(map(no_formula, predictions.classes))]
-    for path, label, row in zip(predictions.paths, predictions.labels, predictions.probabilities, strict=True):
-        rows.append([no_formula(path), no_formula(label), f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
-    return rows
+def _tensors(path: Path, known: str) -> dict[str, Tensor]:
+    """The weights, of which model.json has the checksum."""
+    try:
+        found, tensors = checksum(path), load_file(path)
+    except (OSError, SafetensorError) as error:
+        first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
+        raise InputError(f"{path} cannot be read ({first}): train again, or copy it anew") from None
+    if found != known:
+        raise InputError(f"{path} was changed since it was saved (its checksum differs): train again, or copy it anew")
+    return tensors

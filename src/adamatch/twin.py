@@ -16,9 +16,8 @@ from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
+from adamatch.verdict.verdict import ALONE, TWIN
 
-FOLDER = "twin"
-ALONE = "supervised"  # its method
 DEAREST = 1 / 3  # of what the run itself costs
 
 
@@ -57,12 +56,12 @@ def plan(run: Run, problem: Problem) -> Twin | None:
 
 def is_trained(folder: Path) -> bool:
     """Whether a run's folder has a finished one."""
-    return RunFolder(folder / FOLDER).result() is not None
+    return RunFolder(folder / TWIN).result() is not None
 
 
 def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:
     """Train it in the run's folder, or resume it."""
-    inside = RunFolder(folder.path / FOLDER)
+    inside = RunFolder(folder.path / TWIN)
     done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
         Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")

@@ -223,17 +223,15 @@ def _page(file: str, folder: Path) -> Path:
     """A run as `adamatch report` wants it: with what the network said, a verdict, and notes on its images."""
     rng = np.random.default_rng(0)
     said = [rng.dirichlet(np.ones(3), 9) for _ in range(2)]
-    path = runs.made(folder / "run", said, "abc", accuracy=71.0)
-    warned = {"kind": "odd", "text": "some", "images": [1, 2]}
-    verdict = {"range": {"at_least": 60, "at_best": 80}, "chosen_step": 2, "warnings": [warned]}
-    (path / "judge.json").write_text(json.dumps(verdict))
-    (path / "outputs" / "classes.json").write_text(json.dumps({"classes": ["a", "b", "c"], "source": []}))
+    warned = {"kind": "odd", "line": "some", "rows": [1, 2], "pairs": []}
+    verdict = {"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2}, "warnings": [warned]}
+    path = runs.made(folder / "run", said, "abc", judge=verdict, accuracy=71.0)
     points, labels = rng.normal(size=(9, 2)).astype(np.float32), rng.integers(0, 3, 9)
     looks = {"brightness": [0.5] * 9, "contrast": [0.2] * 9, "sharpness": [0.1] * 9, "size": [12.0] * 9}
     pool = Pool(9, "", tuple(f"{i}.png" for i in range(9)), tuple(labels.tolist()), looks=looks)
     drawn = FeatureMap(points, labels, points, labels, "PCA")
     confusion, given = np.eye(3, dtype=np.int64), {"source": "x", "target": "y"}
-    image_statistics.save(Notes(("a", "b", "c"), pool, pool, (), confusion, drawn, given), path)
+    image_statistics.save(Notes(pool, pool, confusion, drawn, given), path)
     return path / file
 
 

@@ -1,13 +1,17 @@
 """Runs to make pages of: folders of images with hostile names, and runs that were never trained."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from adamatch.base.files import SEAL, sealed
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 
 # Whatever a file system takes for a name; "/" and NUL alone it does not.
 HOSTILE = (
@@ -37,48 +41,45 @@ def made(
     probabilities: Sequence[np.ndarray],
     classes: Sequence[str],
     *,
-    held_out: int = 0,
+    held_out: Sequence[int] = (),
+    method: str = "adamatch",
     loss: float = 1.0,
+    judge: Mapping[str, Any] | None = None,
     **result: Any,
 ) -> Path:
-    """A run's folder as training leaves it, from what its network says: one array [n, k] for each evaluation."""
+    """A run's folder as training leaves it, from what its network says: one array [n, k] for each evaluation.
+
+    held_out: labels of the first images, which are then in the source as well; judge: the verdict, as far as needed.
+    """
     (path / "outputs").mkdir(parents=True)
-    recipe = {"network": "wrn-tiny", "size": 8, "images": 320, "batch": 32}
-    run = {
-        "benchmark": "folders",
-        "task": "uda",
-        "source": "a (01234567)",
-        "target": "b (89abcdef)",
-        "method": "adamatch",
-    }
-    (path / "run.json").write_text(
-        json.dumps(run | {"seed": 0, "labels": 0, "weights": "", "options": {}, "recipe": recipe})
-    )
+    short = Recipe(network="wrn-tiny", size=8, images=320, batch=32, weight_decay=0.0005)
+    run = Run(benchmark="folders", source="a", target="b", method=method, recipe=short)
+    (path / "run.json").write_text(run.to_json())
     (path / "classes.json").write_text(json.dumps(classes))
+    (path / "outputs/classes.json").write_text(json.dumps({"source": list(held_out)}))
     with (path / "metrics.jsonl").open("w") as file:
         for number, each in enumerate(probabilities, 1):
-            arrays = {"target": each.astype(np.float16)} | (
-                {"source": each[:held_out].astype(np.float16)} if held_out else {}
-            )
+            arrays = {"target": each.astype(np.float16)}
+            arrays |= {"source": arrays["target"][: len(held_out)]} if held_out else {}
             np.savez_compressed(path / f"outputs/step-{number:09d}.npz", **arrays)  # type: ignore[arg-type]
-            row = {
-                "step": number,
-                "images": 32 * number,
-                "loss_source": loss / number,
-                "mask": number / 10,
-                "seconds": number,
-            }
-            file.write(json.dumps(row) + "\n")
+            measured = {"loss_source": loss / number, "mask": number / 10, "seconds": number}
+            file.write(json.dumps({"step": number, "images": 32 * number} | measured) + "\n")
+    if judge is not None:
+        seal(path / "judge.json", judge)
     if result:
-        (path / "result.json").write_text(json.dumps(result | {"seconds": 12.5, "versions": {"torch": "2.x"}}))
+        seal(path / "result.json", result | {"seconds": 12.5, "versions": {"torch": "2.x"}})
     return path
 
 
-def alone(path: Path) -> Path:
-    """The same, as a run on the labelled images alone."""
-    run = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps(run | {"method": "supervised"}))
-    return path
+def seal(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(sealed(facts)))
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Other values in a JSON file, with its checksum if it had one."""
+    facts = json.loads(path.read_text())
+    sound = facts.pop(SEAL, None) is not None
+    path.write_text(json.dumps(sealed(facts | changes) if sound else facts | changes))
 
 
 class Page(HTMLParser):

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing complains, nothing is fetched, everything shows, at any width and in both schemes."""
+"""The page in a real browser: no complaints, nothing is fetched, all shows, at any width and in both schemes."""
 
 import io
 import re
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=f"no browser: {b
 SIZES = [(360, False), (360, True), (1440, False), (1440, True)]
 FOCUS = """
 const each = document.activeElement, box = each.getBoundingClientRect(), style = getComputedStyle(each);
-return [each.tagName, each.getAttribute("href") || each.getAttribute("aria-label") || "", box.width > 0 && box.height > 0,
-        style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, box.top];
+return [each.tagName, each.getAttribute("href") || each.getAttribute("aria-label") || "",
+        box.width > 0 && box.height > 0, style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2, box.top];
 """
 # Of every text that shows: its colour and the colour behind it, layer upon layer.
 COLOURS = """
@@ -34,7 +34,8 @@ const rgba = (text) => {
 };
 const found = new Map();
 for (const each of document.querySelectorAll("body *")) {
-  if (each.closest("svg, .skip") || ![...each.childNodes].some(node => node.nodeType === 3 && node.data.trim())) continue;
+  const written = [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+  if (each.closest("svg, .skip") || !written) continue;
   const layers = [];
   for (let node = each; node; node = node.parentElement) {
     layers.unshift(rgba(getComputedStyle(node).backgroundColor));
@@ -70,17 +71,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pixels = np.stack([np.asarray(Image.open(file).resize((16, 16))) for file in files])
     labels = rng.integers(0, k, len(files))
     said = [rng.dirichlet(np.full(k, 0.4), len(files)) for _ in range(3)]
-    made(root / "run", said, HOSTILE, held_out=6, accuracy=71.0, source_accuracy=90.0)
+    warned = [{"kind": "<i>odd</i>", "line": "<script>alert(3)</script>", "rows": [1, 2], "pairs": [3, 4]}]
+    judge = {"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2}, "warnings": warned}
+    held = (0, 1, 2, 3, 4, 0)
+    made(root / "run", said, HOSTILE, held_out=held, judge=judge, accuracy=71.0, source_accuracy=90.0)
     made(root / "run/twin", said[::-1], HOSTILE, loss=2.0, accuracy=60.0)
-    (root / "run/judge.json").write_text(
-        '{"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2},'
-        ' "warnings": [{"kind": "<i>odd</i>", "line": "<script>alert(3)</script>", "rows": [1, 2], "pairs": [3, 4]}]}'
-    )
     target = Pool.of((pixels,), files)
     points = [rng.normal(size=(len(files), 2)).astype(np.float32) for _ in range(2)]
     drawn = FeatureMap(points[0], labels, points[1], said[0].argmax(1), "t-SNE")
     source = Pool.of((pixels,), labels=tuple(labels.tolist()))
-    notes = Notes(HOSTILE, source, target, (0, 1, 2, 3, 4, 0), np.eye(k, dtype=np.int64) * 3 + 1, drawn)
+    notes = Notes(source, target, np.eye(k, dtype=np.int64) * 3 + 1, drawn)
     one = page.write(root / "run", notes=notes)
     return {"one": one, "two": compare.write([root / "run", root / "run/twin"], to=root / "two.html")}
 
@@ -93,8 +93,8 @@ def test_it_shows_whole_and_asks_for_nothing(
     window.show(pages[name], width=width, dark=dark)
     assert window.console() == []
     assert window.requests() == [pages[name].as_uri()]
-    broken = "return [...document.images].filter(i => !(i.complete && i.naturalWidth && i.clientWidth >= 40)).map(i => i.alt)"
-    assert window.run(broken) == []
+    whole = "i.complete && i.naturalWidth && i.clientWidth >= 40"
+    assert window.run(f"return [...document.images].filter(i => !({whole})).map(i => i.alt)") == []
     assert name == "two" or window.run("return document.images.length") > 30
     # Wide tables scroll by themselves; the page never does.
     assert window.run("return document.documentElement.scrollWidth") <= width

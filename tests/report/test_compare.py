@@ -1,6 +1,5 @@
 """Several runs on one page, and the command that makes pages."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from colours import CLASSES, arrays
-from report.runs import Page, alone, made
+from report.runs import Page, edit, made
 
 from adamatch import cli
 from adamatch.report import compare, image_statistics, page
@@ -26,16 +25,13 @@ def runs(tmp_path: Path) -> list[Path]:
         made(tmp_path / "b/run", [SECOND], CLASSES, accuracy=60.5),
     ]
     for path in found:
-        image_statistics.save(
-            Notes(CLASSES, Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path
-        )
+        image_statistics.save(Notes(Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path)
     return found
 
 
 def test_side_by_side(runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = json.loads((runs[1] / "run.json").read_text())
-    (runs[1] / "run.json").write_text(json.dumps(values | {"seed": 7}))
-    monkeypatch.setattr(page, "notes_of", lambda record, data: Notes(CLASSES, None, Pool.of((arrays(4)[0],))))
+    edit(runs[1] / "run.json", seed=7)
+    monkeypatch.setattr(page, "notes_of", lambda record, data: Notes(None, Pool.of((arrays(4)[0],))))
     found = Page(compare.write(runs, to=tmp_path / "both.html"))
     assert "2 runs side by side" in found.text
     assert "a/run" in found.text
@@ -52,14 +48,12 @@ def test_side_by_side(runs: list[Path], tmp_path: Path, monkeypatch: pytest.Monk
 def test_other_test_images_are_named(runs: list[Path], tmp_path: Path) -> None:
     says = "not measured on the same labelled images"
     assert says not in Page(compare.write(runs, to=tmp_path / "both.html")).text
-    result = json.loads((runs[1] / "result.json").read_text())
-    (runs[1] / "result.json").write_text(json.dumps(result | {"run": {"test": "others (00000000)"}}))
+    edit(runs[1] / "result.json", run={"test": "others (00000000)"})
     assert says in Page(compare.write(runs, to=tmp_path / "both.html")).text
 
 
 def test_other_images_are_not_compared(runs: list[Path], tmp_path: Path) -> None:
-    values = json.loads((runs[1] / "run.json").read_text())
-    (runs[1] / "run.json").write_text(json.dumps(values | {"target": "others (00000000)"}))
+    edit(runs[1] / "run.json", target="others (00000000)")
     found = Page(compare.write([*runs, runs[0]], to=tmp_path / "three.html"))
     assert "have not looked at the same target images" in found.text
     assert "(1)" in found.text  # the same folder twice: names are told apart all the same
@@ -68,7 +62,7 @@ def test_other_images_are_not_compared(runs: list[Path], tmp_path: Path) -> None
 
 def test_the_same_set_with_others_held_out_is_not_compared(runs: list[Path], tmp_path: Path) -> None:
     for number, path in enumerate(runs):
-        (path / "outputs/classes.json").write_text(json.dumps({"images": [f"{number + i:012x}" for i in range(4)]}))
+        edit(path / "outputs/classes.json", images=[f"{number + i:012x}" for i in range(4)])
     found = Page(compare.write(runs, to=tmp_path / "both.html"))
     assert "have not looked at the same target images" in found.text
     assert not found.all("img")
@@ -93,10 +87,9 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     assert command(monkeypatch, "a/run") == 0
     assert capsys.readouterr().out == "a/run/report.html\n"
-    made(tmp_path / "elsewhere", [FIRST], CLASSES, accuracy=1.0)
-    other = json.loads((tmp_path / "elsewhere/run.json").read_text())
-    (tmp_path / "elsewhere/run.json").write_text(json.dumps(other | {"target": "another", "method": "supervised"}))
-    alone(made(tmp_path / "alone", [SECOND], CLASSES, accuracy=60.5))
+    for name in ("elsewhere", "alone"):
+        made(tmp_path / name, [SECOND], CLASSES, method="supervised", accuracy=60.5)
+    edit(tmp_path / "elsewhere/run.json", target="another")
     assert command(monkeypatch, "a/run", "--twin", "alone", "--out", "one.html") == 0
     assert "Twin beside adapted" in Page(tmp_path / "one.html").text
     assert command(monkeypatch, "a/run", "b/run") == 0

@@ -19,8 +19,7 @@ SAID = [np.full((9, 3), 1 / 3) for _ in range(2)]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    made = runs.made(tmp_path / "run", SAID, "abc", held_out=4, accuracy=70.0)
-    (made / "outputs/classes.json").write_text(json.dumps({"classes": list("abc"), "source": [0, 1, 2, 0]}))
+    made = runs.made(tmp_path / "run", SAID, "abc", held_out=(0, 1, 2, 0), accuracy=70.0)
     assert evidence.read(made) is not None
     return made
 

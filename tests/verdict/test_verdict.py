@@ -12,7 +12,8 @@ from verdict import made
 
 from adamatch.images.store import Store
 from adamatch.images.tasks import Unlabelled
-from adamatch.model import Model, Predictions
+from adamatch.model import Model
+from adamatch.predictions import Predictions
 from adamatch.train.speed import Machine
 from adamatch.verdict import accuracy, eval_outputs, mismatch, summary
 from adamatch.verdict.evidence import Evidence

@@ -1,6 +1,4 @@
-"""Files that are whole or not there, also after a power loss; JSON that vouches for itself; errors of a disk that may pass.
-
-And, for files that somebody asks for, where they go and how their columns are called."""
+"""Files that are whole or not there, also after a power loss; checksummed JSON; errors of a disk that may pass."""
 
 import errno
 import hashlib
@@ -10,7 +8,7 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,16 +85,6 @@ def writing(file: Path | str) -> Iterator[None]:
         why = os.strerror(error.errno) if error.errno else str(error)  # libraries' own words name the part
         remedy = f"{'make room, or ' if disk_is_full(error) else ''}choose another place"
         raise InputError(f"{file} cannot be written ({why}): {remedy}") from None
-
-
-def columns(classes: Iterable[str]) -> list[str]:
-    """path, class, probability, then one for every class; a class whose name is taken gets " (class)" behind it."""
-    names = dict.fromkeys(("path", "class", "probability"))
-    for name in classes:
-        while name in names:
-            name += " (class)"
-        names[name] = None
-    return list(names)
 
 
 def make_folder(path: Path) -> None:
@@ -202,6 +190,14 @@ def unsealed(facts: Any) -> dict[str, Any]:
     if SEAL in facts and facts[SEAL] != _digest(plain):
         raise ValueError("changed since it was written")
     return plain
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """A JSON file that `sealed` made. Where the checksum is missing or wrong: ValueError; where there is no file: OSError."""
+    found = read_json(path)
+    if not isinstance(found, dict) or SEAL not in found:
+        raise ValueError("it has no checksum")
+    return unsealed(found)
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

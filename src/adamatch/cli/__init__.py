@@ -6,7 +6,7 @@ Its modules import torch, which takes seconds, only inside of the commands: `ada
 import importlib
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -17,12 +17,10 @@ from adamatch.base.cli_names import as_command
 from adamatch.base.console import write_anything
 from adamatch.base.errors import Elsewhere, InputError, Interruption, is_out_of_memory, shown
 from adamatch.cli.choose import choose
-from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.options import name_methods_and_networks
-from adamatch.cli.report import report
 from adamatch.cli.train import train
-from adamatch.cli.use import evaluate, predict
+from adamatch.cli.use import evaluate, export, predict, report
 
 LATER = {"data": "adamatch.datasets.commands", "grid": "adamatch.grid.commands"}
 
@@ -45,7 +43,7 @@ class Group(TyperGroup):
 
 app = typer.Typer(
     cls=Group,
-    help="Train an image classifier for images with few or no labels, from images that have them (AdaMatch, ICLR 2022).",
+    help="Train an image classifier for images with few or no labels, with the help of labelled ones (AdaMatch).",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -90,17 +88,14 @@ def main() -> None:
     except Elsewhere:
         sys.exit(2)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
     except OSError as error:  # a full disk, a folder that may not be written, ...
         where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {shown(f'{where}{error.strerror or error}')}", file=sys.stderr)
-        sys.exit(2)
+        _fail(shown(f"{where}{error.strerror or error}"))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        print("error: out of memory: end what else uses it, or give fewer or smaller images", file=sys.stderr)
-        sys.exit(2)
+        _fail("out of memory: end what else uses it, or give fewer or smaller images")
     except Interruption as stop:
         from adamatch.train import distributed
 
@@ -108,3 +103,8 @@ def main() -> None:
             again = ", without --overwrite," if "--overwrite" in sys.argv else ""
             print(f"{shown(str(stop))}; run the same command again{again} to resume", file=sys.stderr)
         sys.exit(interrupts.STOPPED)
+
+
+def _fail(line: str) -> NoReturn:
+    print(f"error: {line}", file=sys.stderr)
+    sys.exit(2)

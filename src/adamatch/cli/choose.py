@@ -63,9 +63,9 @@ def choose(
 
 
 def _read(path: Path) -> "tuple[Run, Evidence]":
-    from adamatch import twin
     from adamatch.config.run import Run
     from adamatch.verdict import evidence
+    from adamatch.verdict.verdict import TWIN
 
     try:
         run = Run.from_json((path / "run.json").read_text())
@@ -76,12 +76,14 @@ def _read(path: Path) -> "tuple[Run, Evidence]":
     found = evidence.read(path)
     if found is None:
         raise InputError(f"{path} has no outputs/: it is of an older version")
-    return run, found.with_twin(evidence.read(path / twin.FOLDER))
+    return run, found.with_twin(evidence.read(path / TWIN))
 
 
 def _check_same(runs: Sequence[Path], read: "Sequence[tuple[Run, Evidence]]") -> None:
-    """That answers can be compared: they are of the same target images, and the numbers of classes mean the same ones."""
-    _check_alike(runs, [(run.benchmark, run.target) for run, _ in read], OTHER_IMAGES)
+    """That answers can be compared: they are of the same target images, and the numbers of classes mean the same."""
+    from adamatch.report.record import target_of
+
+    _check_alike(runs, [target_of(run) for run, _ in read], OTHER_IMAGES)
     named = [(path, names) for path in runs if (names := _classes(path))]
     for path, names in named[1:]:
         first, theirs = named[0]
@@ -115,11 +117,10 @@ def _check_alike(runs: Sequence[Path], facts: Sequence[object], message: str) ->
 def _classes(path: Path) -> tuple[str, ...]:
     """As they were written beside the outputs; empty where they were not."""
     from adamatch.base.files import read_json
-    from adamatch.report.record import texts
     from adamatch.verdict import eval_outputs
 
     try:
-        return texts(read_json(path / eval_outputs.FOLDER / eval_outputs.CLASSES)["classes"])
+        return tuple(read_json(path / eval_outputs.FOLDER / eval_outputs.CLASSES)["classes"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 

@@ -1,4 +1,4 @@
-"""`adamatch predict` and `adamatch evaluate`: what a trained model says of images."""
+"""What is done with a finished run: `adamatch predict`, `evaluate`, `report` and `export`."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,16 +8,18 @@ import typer
 
 from adamatch.base import interrupts
 from adamatch.base.console import say
+from adamatch.base.errors import InputError
 from adamatch.cli.options import Device, SkipBad
 
+Run = Annotated[Path, typer.Argument(help="The folder that fit or train made")]
 CSV_HELP = (
-    "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a line "
-    "gets an apostrophe before it, so that no spreadsheet takes it for a formula"
+    "Write path, class and probabilities here (- is stdout). A name that begins with = + - @, a tab or the end of a "
+    "line gets an apostrophe before it, so that no spreadsheet takes it for a formula"
 )
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
+    run: Run,
     paths: Annotated[list[Path], typer.Argument(help="Images, folders or CSV lists")],
     csv_file: Annotated[Path | None, typer.Option("--csv", help=CSV_HELP)] = None,
     parquet_file: Annotated[Path | None, typer.Option("--parquet", help="The same as Parquet (needs pyarrow)")] = None,
@@ -32,22 +34,23 @@ def predict(
 
       adamatch predict runs/art new/ --csv out.csv
     """
-    from adamatch import model
-    from adamatch.report import prediction_files, printed
+    from adamatch import predictions
+    from adamatch.model import Model
+    from adamatch.report import printed
 
-    wanted = ((csv_file, prediction_files.csv_file), (parquet_file, prediction_files.parquet_file))
+    wanted = ((csv_file, predictions.csv_file), (parquet_file, predictions.parquet_file))
     files = [(file, write) for file, write in wanted if file is not None]
     if not files:
-        found = model.load(run, device=device).predict(paths, skip_bad=skip_bad)
-        _warn([*found.notes, *model.left_out(found.skipped)])
+        found = Model.load_for_predictions(run, device=device).predict(paths, skip_bad=skip_bad)
+        _warn([*found.notes, *predictions.left_out(found.skipped)])
         printed.predictions(found)
         return
-    prediction_files.refuse_the_same([file for file, _ in files], paths)
+    predictions.check_outputs([file for file, _ in files], paths)
     with ExitStack() as open_files:
-        trained = model.load(run, device=device)
+        model = Model.load_for_predictions(run, device=device)
         open_files.enter_context(interrupts.working())  # what is half written must not stay
-        count, parts = trained.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
-        writes = [open_files.enter_context(write(file, trained.classes)) for file, write in files]
+        count, parts = model.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
+        writes = [open_files.enter_context(write(file, model.classes)) for file, write in files]
         done, skipped = 0, dict[str, str]()
         with printed.bar(f"predicting with {run}", count) as advance:
             for part in parts:
@@ -56,13 +59,13 @@ def predict(
                     write_part(part)
                 done, skipped = done + len(part), skipped | dict(part.skipped)
                 advance(len(part) + len(part.skipped))
-    _warn(model.left_out(skipped))
-    names = " and ".join(prediction_files.name_of(file) for file, _ in files)
-    say(f"{done} predictions in {names}", stderr=any(prediction_files.is_stdout(file) for file, _ in files))
+    _warn(predictions.left_out(skipped))
+    names = " and ".join(predictions.name_of(file) for file, _ in files)
+    say(f"{done} predictions in {names}", stderr=any(predictions.is_stdout(file) for file, _ in files))
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder that fit or train made")],
+    run: Run,
     images: Annotated[Path, typer.Argument(help="Labelled images: one folder per class, or a CSV of path,label")],
     device: Device = "auto",
     skip_bad: SkipBad = False,
@@ -71,14 +74,83 @@ def evaluate(
 
     [bold]Example[/bold]: adamatch evaluate runs/art labelled-art/
     """
-    from adamatch import model
+    from adamatch.model import Model
+    from adamatch.predictions import left_out
     from adamatch.report import printed
 
-    score = model.load(run, device=device).evaluate(images, skip_bad=skip_bad)
-    _warn([*score.notes, *model.left_out(score.skipped)])
+    score = Model.load_for_predictions(run, device=device).evaluate(images, skip_bad=skip_bad)
+    _warn([*score.notes, *left_out(score.skipped)])
     printed.score(score)
 
 
 def _warn(lines: list[str]) -> None:
     for line in lines:
         say(f"warning: {line}", stderr=True)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that fit or train made; they may still be running")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page (default: report.html in the run's folder; of several runs, here)")
+    ] = None,
+    twin: Annotated[
+        Path | None, typer.Option(help="A run of the same network on the labelled images alone, to compare with")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
+    ] = None,
+) -> None:
+    """A page to look at: one file, which opens in any browser and fetches nothing.
+
+    [bold]Examples[/bold]:
+
+      adamatch report runs/art
+
+      adamatch report runs/art runs/art-seed1 runs/art-fixmatch --out compared.html
+    """
+    from adamatch.model import load
+    from adamatch.report import compare, page
+
+    if len(runs) > 1 and twin is not None:
+        raise InputError("--twin belongs to one run: give one, or leave --twin out")
+    with interrupts.working():
+        if len(runs) == 1:
+            made = page.write(runs[0], load=load, to=out, twin=twin, data=data)
+        else:
+            made = compare.write(runs, to=out or Path(page.NAME), data=data)
+    say(str(made))
+
+
+def export(
+    run: Run,
+    to: Annotated[
+        str | None,
+        typer.Option(help="onnx, or torch (a program of torch.export). Default: as --out ends; without it, onnx"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: model.onnx or model.pt2 in the run)")
+    ] = None,
+) -> None:
+    """One file for use elsewhere: uint8 images in, probabilities out.
+
+    The file is compared with `adamatch predict` before it is written. examples/infer_onnx.py uses it without torch.
+
+    [bold]Examples[/bold]:
+
+      adamatch export runs/art --to onnx
+
+      adamatch export runs/art --out art.pt2
+    """
+    from adamatch.base.files import place
+    from adamatch.export import SUFFIXES, format_of
+    from adamatch.model import load
+
+    file = out or run / f"model{SUFFIXES.get(to or 'onnx', '')}"
+    if out is not None:  # before the model is read, which takes a while
+        place(out)
+    to = format_of(file, to)
+    model = load(run, device="cpu")
+    with interrupts.working():
+        difference = model.export(file, to=to)
+    say(f"{file}: uint8 RGB images [n, {model.size}, {model.size}, 3] in, {len(model.classes)} probabilities out")
+    say(f"largest difference to adamatch predict: {difference:.1g} in probability")

@@ -1,40 +1,43 @@
-"""Numbers -> the coordinates of small pictures; the template draws them, so that no markup is made here."""
+"""The charts of the page: which there are, and the coordinates of what is in them; the templates draw them."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.report.features import FeatureMap
+from adamatch.report.image_statistics import Notes
+from adamatch.report.record import Record
 
 WIDE, HIGH = 400, 120  # of a curve's plane: it is stretched to the width there is
 SIDE, MARGIN = 400, 14  # of the map
 COLOURS = 10  # classes with a colour of their own; the others share one
 BINS = 24
 
+# Keys of metrics.jsonl and of a pool's looks; their titles, and how to read them, are in templates/parts.html.
+CURVES = ("loss_source", "loss_target", "threshold", "mask", "divergence")
+ACCURACIES = ("target", "source")
+LOOKS = {"brightness": "", "contrast": "", "sharpness": "", "size": " px"}
 
-@dataclass(frozen=True)
-class Line:
+
+class Line(NamedTuple):
     name: str
     look: str  # a class of the style sheet
     path: str
     told: str  # the last value
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """One plane with some lines; `ticks` are heights in percent with their values, from above."""
 
-    title: str
-    text: str
-    lines: tuple[Line, ...]
-    ticks: tuple[tuple[float, str], ...]
+    key: str
+    lines: list[Line]
+    ticks: list[tuple[float, str]]
     right: str  # the largest x
     mark: float | None  # a moment worth a vertical line, in percent of the width
-    alt: str
+    told: str  # for who does not see it
 
     @property
     def widest(self) -> str:
@@ -42,13 +45,36 @@ class Curve:
         return max((text for _, text in self.ticks), key=len)
 
 
+def curves(record: Record) -> list[Curve]:
+    """Of a run, with its twin's where that has them too."""
+    runs = [("adapted" if record.twin else "this run", "adapted", record)]
+    runs += [("twin", "twin", record.twin)] if record.twin else []
+    return curves_of(runs, mark=record.verdict.get("chosen", {}).get("step"))
+
+
+def curves_of(runs: Sequence[tuple[str, str, Record]], mark: int | None = None) -> list[Curve]:
+    """runs: a name, a look and what was measured; `mark` is a step of the first that is worth a look."""
+    at = next((row.get("images") for row in runs[0][2].rows if row["step"] == mark), None)
+    found = []
+    for key in (*CURVES, *ACCURACIES):
+        series = [(name, look, points(record, key)) for name, look, record in runs]
+        found.append(curve(key, series, percent=key in ACCURACIES, mark=at))
+    return [each for each in found if each is not None]
+
+
+def points(record: Record, key: str) -> list[tuple[float, float]]:
+    """(labelled images seen, value) of every evaluation that has it."""
+    if key == "target" and record.result.get("tested"):
+        return []  # of another test set: that of the result was given after training
+    return [(row.get("images") or row["step"], row[key]) for row in record.rows if key in row]
+
+
 def curve(
-    title: str,
-    text: str,
+    key: str,
     series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
     *,
-    percent: bool,
-    mark: float | None,
+    percent: bool = False,
+    mark: float | None = None,
 ) -> Curve | None:
     """series: a name, a look and points (images seen, value) each; None where there is nothing to draw."""
     series = [each for each in series if each[2]]
@@ -71,9 +97,9 @@ def curve(
         first, last, least, most = (short(y) for y in (numbers[0], numbers[-1], min(numbers), max(numbers)))
         told.append(f"{name} goes from {first} to {last}, between {least} and {most}")
     digits = max(_digits(tick) for tick in ticks)
-    heights = tuple((100 - (tick - low) / (high - low) * 100, f"{tick:,.{digits}f}") for tick in reversed(ticks))
+    heights = [(100 - (tick - low) / (high - low) * 100, f"{tick:,.{digits}f}") for tick in reversed(ticks)]
     at = None if mark is None else min(100.0, mark / right * 100)
-    return Curve(title, text, tuple(lines), heights, f"{right:,.0f}", at, f"{title}: {'; '.join(told)}.")
+    return Curve(key, lines, heights, f"{right:,.0f}", at, "; ".join(told))
 
 
 def scale(low: float, high: float, top: float = math.inf) -> tuple[float, float, list[float]]:
@@ -101,34 +127,39 @@ def short(value: float) -> str:
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(NamedTuple):
     """Two outlines over the same values; each is the share of its own images."""
 
-    title: str
-    text: str
+    key: str
     outlines: tuple[str, str]
     left: str
     right: str
     medians: tuple[str, str]
-    alt: str
 
 
-def histogram(title: str, text: str, source: Sequence[float], target: Sequence[float], unit: str) -> Histogram | None:
+def histograms(notes: Notes) -> list[Histogram]:
+    """How images look, source against target."""
+    if notes.source is None or notes.target is None:
+        return []
+    looks = notes.source.looks, notes.target.looks
+    found = [histogram(key, looks[0].get(key, []), looks[1].get(key, []), unit) for key, unit in LOOKS.items()]
+    return [each for each in found if each is not None]
+
+
+def histogram(key: str, source: Sequence[float], target: Sequence[float], unit: str) -> Histogram | None:
     if not source or not target:
         return None
-    both = np.concatenate([np.asarray(source, np.float64), np.asarray(target, np.float64)])
-    low, high = float(both.min()), float(both.max())
+    both = (*source, *target)
+    low, high = min(both), max(both)
     if low == high:
         low, high = low - 0.5, high + 0.5
     counts = [np.histogram(values, BINS, (low, high))[0] / len(values) for values in (source, target)]
     top = max(float(each.max()) for each in counts)
-    medians = [f"{short(float(np.median(values)))}{unit}" for values in (source, target)]
-    alt = f"{title}: the median of the source is {medians[0]}, that of the target {medians[1]}."
     outlines = _outline(counts[0] / top), _outline(counts[1] / top)
-    return Histogram(
-        title, text, outlines, f"{short(low)}{unit}", f"{short(high)}{unit}", (medians[0], medians[1]), alt
+    left, right, *medians = (
+        f"{short(float(each))}{unit}" for each in (low, high, np.median(source), np.median(target))
     )
+    return Histogram(key, outlines, left, right, (medians[0], medians[1]))
 
 
 def _outline(heights: NDArray[np.float64]) -> str:
@@ -143,28 +174,20 @@ def feature_map(found: FeatureMap, classes: Sequence[str]) -> Mapping[str, Any]:
     apart = 0 if found.how == "t-SNE" else 0.5  # a few far points would press all others together
     low, high = np.percentile(both, apart, axis=0), np.percentile(both, 100 - apart, axis=0)
     span = float(max(*(high - low), 1e-6))
-    place = {
-        name: _placed(points, (low + high) / 2, span)
-        for name, points in (("source", found.source), ("target", found.target))
-    }
+    source, target = (_placed(each, (low + high) / 2, span) for each in (found.source, found.target))
     counts = np.bincount(np.concatenate([found.source_classes, found.target_classes]), minlength=len(classes))
     order = [int(each) for each in np.argsort(-counts, kind="stable") if counts[each]]
     coloured = sorted(order[:COLOURS])
     looks = {number: f"c{i}" for i, number in enumerate(coloured)}
     planes = []
-    for name, other, labels in (("source", "target", found.source_classes), ("target", "source", found.target_classes)):
-        dots = [
-            (looks.get(number, "rest"), _dots(place[name][labels == number]))
-            for number in (*order[COLOURS:], *coloured)
-        ]
-        names = [
-            (classes[number], *_middle(place[name][labels == number]))
-            for number in coloured
-            if (labels == number).sum() > 2
-        ]
-        planes.append(
-            {"name": name, "behind": _dots(place[other]), "dots": [each for each in dots if each[1]], "names": names}
-        )
+    for name, mine, other, labels in (
+        ("source", source, target, found.source_classes),
+        ("target", target, source, found.target_classes),
+    ):
+        of_class = {number: mine[labels == number] for number in (*order[COLOURS:], *coloured)}
+        dots = [(looks.get(number, "rest"), _dots(each)) for number, each in of_class.items() if len(each)]
+        names = [(classes[number], *_middle(of_class[number])) for number in coloured if len(of_class[number]) > 2]
+        planes.append({"name": name, "behind": _dots(other), "dots": dots, "names": names})
     key = [(looks[number], classes[number]) for number in coloured]
     return {"planes": planes, "key": key, "rest": len(order) - len(coloured), "how": found.how}
 

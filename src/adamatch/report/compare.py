@@ -1,7 +1,6 @@
 """Several runs side by side: one page with what tells them apart."""
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import numpy as np
 
 from adamatch.report import page
 from adamatch.report import record as recorded
-from adamatch.report.curves import of_runs
+from adamatch.report.charts import curves_of
 from adamatch.report.image_statistics import Notes
-from adamatch.report.prediction_summary import answers, most
-from adamatch.report.record import Record, number
+from adamatch.report.pool import Pool, thumbnails
+from adamatch.report.prediction_summary import Answers, answers, most, percentages
+from adamatch.report.record import Record, target_of
 from adamatch.report.tables import duration, settings, title
-from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
 from adamatch.verdict import eval_outputs
 
@@ -24,20 +23,20 @@ PICTURES = 24  # images that the runs disagree on
 
 
 def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = None) -> Path:
+    """Make the page `to`; `data` is where prepared sets lie."""
     records = [recorded.read(folder) for folder in folders]
-    notes = [page.notes_of(record, data) for record in records]
-    records = [page.named(record, note) for record, note in zip(records, notes, strict=True)]
+    notes = [page.notes_of(record, data=data) for record in records]
     names = _names([record.path for record in records])
     looks = [f"c{i % COLOURS}" for i in range(len(records))]
     found = [answers(record, note) for record, note in zip(records, notes, strict=True)]
-    same = _same_images(records, notes)
+    target = notes[0].target if _same_images(records) else None
     context: dict[str, Any] = {
         "names": list(zip(names, looks, strict=True)),
         "rows": [_row(record, name, look, to) for record, name, look in zip(records, names, looks, strict=True)],
-        "curves": of_runs(list(zip(names, looks, records, strict=True))),
+        "curves": curves_of(list(zip(names, looks, records, strict=True))),
         "shares": _shares(records) if len({record.classes for record in records}) == 1 else [],
-        "disagree": _disagree([each for each in found if each is not None], names, records, notes[0]) if same else [],
-        "same": same,
+        "disagree": _disagree([each for each in found if each], names, records[0].classes, target) if target else [],
+        "same": target is not None,
         "tests": len({record.test for record in records if record.accuracy is not None}) > 1,
         "settings": _settings(records),
         "missing": [f"{name}: {line}" for name, record in zip(names, records, strict=True) for line in record.missing],
@@ -59,17 +58,14 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _row(record: Record, name: str, look: str, to: Path) -> dict[str, Any]:
     said = verdict(record, answers(record, Notes()))
     own = record.path / page.NAME
-    last = record.rows[-1] if record.rows else {}
     return {
         "name": name,
         "look": look,
         "title": title(record),
         "page": Path(os.path.relpath(own, to.parent)).as_posix() if own.is_file() else "",
-        "head": said.head,
-        "tone": said.tone,
         "verdict": said,
-        "source": number(record.result.get("source_accuracy")),
-        "mask": number(last.get("mask")),
+        "source": record.result.get("source_accuracy"),
+        "mask": record.rows[-1].get("mask") if record.rows else None,
         "warnings": len(warnings(record)),
         "time": duration(record),
     }
@@ -77,31 +73,25 @@ def _row(record: Record, name: str, look: str, to: Path) -> dict[str, Any]:
 
 def _shares(records: Sequence[Record]) -> list[tuple[str, list[float | None]]]:
     """Class by class, the part of the answers of each run in percent."""
-    columns = []
-    for record in records:
-        guesses = record.said["target"].argmax(1) if record.said else None
-        count = len(record.classes)
-        columns.append(None if guesses is None else np.bincount(guesses, minlength=count) * 100 / max(1, len(guesses)))
+    classes = records[0].classes
+    columns = [percentages(each.said["target"].argmax(1), len(classes)) if each.said else None for each in records]
     known = [each for each in columns if each is not None]
     listed = most(np.max(known, axis=0)) if known else []
-    return [(records[0].classes[i], [None if each is None else float(each[i]) for each in columns]) for i in listed]
+    return [(classes[i], [None if each is None else float(each[i]) for each in columns]) for i in listed]
 
 
-def _same_images(records: Sequence[Record], notes: Sequence[Notes]) -> bool:
+def _same_images(records: Sequence[Record]) -> bool:
     """Whether all have looked at the same target images: own images are known by a digest, others by their names.
 
     Where labels are of the target itself, seeds hold out others.
     """
-    wanted = {
-        (record.run.get("benchmark"), record.run.get("target"), record.classes, eval_outputs.images(record.path))
-        for record in records
-    }
+    wanted = {(target_of(each.run), each.classes, eval_outputs.images(each.path)) for each in records}
     shapes = {record.said["target"].shape if record.said else () for record in records}
-    return len(wanted) == 1 and len(shapes) == 1 and () not in shapes and notes[0].target is not None
+    return len(wanted) == 1 and len(shapes) == 1 and () not in shapes
 
 
 def _disagree(
-    found: Sequence[Any], names: Sequence[str], records: Sequence[Record], notes: Notes
+    found: Sequence[Answers], names: Sequence[str], classes: Sequence[str], target: Pool
 ) -> list[dict[str, Any]]:
     """Images with the most different answers, and of these the ones that runs are surest of."""
     votes = np.stack([each.classes for each in found])
@@ -109,21 +99,18 @@ def _disagree(
     kinds = np.array([len(set(column.tolist())) for column in votes.T])
     order = [int(i) for i in np.lexsort((-sure, -kinds)) if kinds[i] > 1][:PICTURES]
     rows = [int(found[0].rows[i]) for i in order]
-    assert notes.target is not None
-    pictures = thumbnails(notes.target, sorted(set(rows)))
-    classes = records[0].classes
+    pictures = thumbnails(target, rows)
     made = []
     for i, row in zip(order, rows, strict=True):
         if row in pictures:
             said = [(name, classes[vote]) for name, vote in zip(names, votes[:, i], strict=True)]
-            made.append({"picture": pictures[row], "said": said, "name": notes.target.name(row)})
+            made.append({"picture": pictures[row], "said": said, "name": target.name(row)})
     return made
 
 
 def _settings(records: Sequence[Record]) -> list[tuple[str, list[str], bool]]:
     """A row for each setting, and whether it differs; those that do stand first."""
-    flat = [{f"{name}": value for _, rows in settings(record) for name, value in rows} for record in records]
-    names = list(dict.fromkeys(name for each in flat for name in each))
+    flat = [dict(row for _, rows in settings(record) for row in rows) for record in records]
+    names = dict.fromkeys(name for each in flat for name in each)
     rows = [(name, [each.get(name, "\u2013") for each in flat]) for name in names]
-    made = [(name, values, len(Counter(values)) > 1) for name, values in rows]
-    return sorted(made, key=lambda each: not each[2])
+    return sorted(((name, values, len(set(values)) > 1) for name, values in rows), key=lambda each: not each[2])

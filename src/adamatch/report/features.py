@@ -12,9 +12,8 @@ from torch import nn
 from adamatch.augment.views import normalise
 from adamatch.evaluate import predict
 from adamatch.images.store import Labels, Pixels
-from adamatch.model import Model
-from adamatch.report.looks import spread
-from adamatch.report.pool import Pool
+from adamatch.report.pool import Pool, spread
+from adamatch.report.record import Trained
 
 MOST = 500  # images of each kind: the map of more takes longer, and shows no more
 BATCH, BATCH_ON_CPU = 128, 8
@@ -27,7 +26,7 @@ Points = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Points [n, 2] of each kind, in one plane, and a class for each: the label in the source, the answer in the target."""
+    """Points [n, 2] in one plane, with a class each: the label in the source, the answer in the target."""
 
     source: Points
     source_classes: Labels
@@ -52,25 +51,21 @@ def load(path: Path) -> FeatureMap:
         return FeatureMap(points[0], labels[0], points[1], labels[1], str(found["how"]))
 
 
-def make(model: Model, source: Pool, target: Pool) -> FeatureMap | None:
+def make(model: Trained, source: Pool, target: Pool) -> FeatureMap | None:
     """None where the network has no `features(x)`, or such as gives no vector for each image."""
-    rows = {name: spread(pool.count, MOST) for name, pool in (("source", source), ("target", target))}
-    images = {
-        name: np.stack([pool.pixels(row) for row in rows[name]])
-        for name, pool in (("source", source), ("target", target))
-    }
-    found = [_features(model, each) for each in images.values()]
+    rows = [spread(pool.count, MOST) for pool in (source, target)]
+    images = [np.stack([pool.pixels(row) for row in mine]) for pool, mine in zip((source, target), rows, strict=True)]
+    found = [_features(model, each) for each in images]
     if found[0] is None or found[1] is None:
         return None
     points, how = _plane(np.concatenate([found[0], found[1]]))
-    middle = len(images["source"])
-    labels = np.array([source.labels[row] for row in rows["source"]], np.int64)
-    answers = predict(model.net, images["target"], model.machine).argmax(1)
-    return FeatureMap(points[:middle], labels, points[middle:], answers, how)
+    labels = np.array([source.labels[row] for row in rows[0]], np.int64)
+    answers = predict(model.net, images[1], model.machine).argmax(1)
+    return FeatureMap(points[: len(labels)], labels, points[len(labels) :], answers, how)
 
 
 @torch.inference_mode()
-def _features(model: Model, images: Pixels) -> NDArray[np.float32] | None:
+def _features(model: Trained, images: Pixels) -> NDArray[np.float32] | None:
     """[n, d]"""
     features = getattr(model.net, "features", None)
     if not callable(features) or isinstance(features, nn.Module):  # torchvision's are layers before the pooling

@@ -3,8 +3,7 @@
 import os
 import shlex
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +13,59 @@ from markupsafe import Markup
 import adamatch
 from adamatch.base.errors import InputError
 from adamatch.base.files import disk_reason, place, write_whole, writing
-from adamatch.config.run import Run
-from adamatch.experiment import problem_of
-from adamatch.finalise import JUDGED
+from adamatch.config.run import OWN
+from adamatch.datasets import benchmarks
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import OwnData
-from adamatch.model import Model
 from adamatch.report import image_statistics as noted
 from adamatch.report import record as recorded
-from adamatch.report.charts import feature_map
-from adamatch.report.command import OWN, command
-from adamatch.report.curves import curves, look_charts
+from adamatch.report.charts import curves, feature_map, histograms
+from adamatch.report.command import command
 from adamatch.report.image_statistics import Notes
+from adamatch.report.pool import thumbnails
 from adamatch.report.prediction_summary import Answers, Picture, answers, confusions, galleries, moves, shares
-from adamatch.report.record import Record
+from adamatch.report.record import Record, Trained
 from adamatch.report.tables import beside, facts, settings, title
-from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
+from adamatch.verdict.verdict import FILE as JUDGED
 
 NAME = "report.html"
 LARGEST = 5_000_000  # bytes of a page
 PICTURES = 700  # about so many fit
 STRIP = 8  # pictures of a kind, of each class
 WARNED = 8  # pictures of a warning
-TURNING = {
-    0x200E,
-    0x200F,
-    0x061C,
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-}  # signs that turn the text around them
+# Signs that turn the text around them.
+TURNING = {0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+
+Load = Callable[[Path], Trained]  # opens the model in a run's folder
 
 
 def write(
     folder: str | Path,
     *,
+    load: Load | None = None,
     to: str | Path | None = None,
     twin: str | Path | None = None,
     data: str | Path | None = None,
     notes: Notes | None = None,
 ) -> Path:
-    """Make the page of the run in `folder`, report.html in it; `twin` and `data` are where its twin and prepared sets lie."""
+    """Make the page of the run in `folder`: report.html in it, or `to`.
+
+    load: opens the model of a benchmark's run; twin, data: where its twin and prepared sets lie.
+    """
     record = recorded.read(folder, twin)
-    return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, data)))
+    return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, load, data)))
 
 
 def is_older(folder: Path) -> bool:
-    """Whether there is no page yet, or one from before the result or the verdict, which comes anew with a later twin."""
+    """Whether there is no page yet, or one from before the result or the verdict (a later twin changes that)."""
     page, known = folder / NAME, (folder / "result.json", folder / JUDGED)
     return not page.exists() or any(
         each.exists() and page.stat().st_mtime_ns < each.stat().st_mtime_ns for each in known
     )
 
 
-def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
+def finish(model: Trained, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: note what is known of its images, and make the page."""
     assert model.folder is not None
     notes = noted.of_own(model, problem, data, given)
@@ -81,22 +79,21 @@ def finish(model: Model, problem: Problem, data: OwnData, given: Mapping[str, An
         ) from None
 
 
-def notes_of(record: Record, data: str | Path | None = None) -> Notes:
+def notes_of(record: Record, load: Load | None = None, data: str | Path | None = None) -> Notes:
     """What is known of a run's images: written by `fit`, or from the benchmark's stores if they are here."""
-    if record.run.get("benchmark") == OWN:
+    run, root = record.run, Path(data) if data else None
+    if run.benchmark == OWN:
         return noted.load(record.path)
     try:
-        run = Run.from_json((record.path / "run.json").read_text())
-        return noted.of_problem(problem_of(run, data), Model.load(record.path) if record.finished else None)
+        what: dict[str, Any] = {name: getattr(run, name) for name in ("task", "source", "target", "labels", "seed")}
+        problem = benchmarks.problem(run.benchmark, root=root, **what)
+        return noted.of_problem(problem, load(record.path) if load and record.result else None)
     except InputError as error:
         return Notes(missing=(f"There are no pictures: {error}.",))
-    except (KeyError, TypeError, ValueError):  # from another version
-        return Notes(missing=("There are no pictures: run.json is from another version.",))
 
 
 def render(record: Record, notes: Notes) -> str:
     """Fewer pictures where the page would become too large."""
-    record = named(record, notes)
     found = answers(record, notes)
     many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
     text = ""
@@ -105,16 +102,6 @@ def render(record: Record, notes: Notes) -> str:
         if len(text.encode()) <= LARGEST:
             break
     return text
-
-
-def named(record: Record, notes: Notes) -> Record:
-    """With names for the classes: the folder's, the images', or numbers."""
-    count = record.said["target"].shape[1] if record.said else len(record.classes or notes.classes)
-    for names in (record.classes, notes.classes):
-        if len(names) == count:
-            return replace(record, classes=names)
-    lost = "Classes have numbers here: their names are not in the folder."
-    return replace(record, classes=tuple(map(str, range(count))), missing=(*record.missing, lost))
 
 
 def save(path: Path, text: str) -> Path:
@@ -129,11 +116,9 @@ def save(path: Path, text: str) -> Path:
 
 def template(name: str) -> Any:
     """Every value is escaped as text; there is no way around it in the templates."""
-    loader = PackageLoader("adamatch.report")
-    made = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=plain, trim_blocks=True, lstrip_blocks=True
-    )
-    made.globals |= {"version": adamatch.__version__}
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "finalize": plain}
+    made = Environment(loader=PackageLoader("adamatch.report"), autoescape=True, undefined=StrictUndefined, **layout)
+    made.globals["version"] = adamatch.__version__
     return made.get_template(name)
 
 
@@ -149,35 +134,33 @@ def _disturbs(sign: str) -> bool:
 
 
 def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> dict[str, Any]:
-    """All that the template shows."""
-    shown = found is not None and notes.target is not None and each > 0
-    strips = galleries(found, notes, record.classes, each) if found is not None and shown else []
-    warned = [each | _shown(each, notes) for each in warnings(record)]
+    """All that the template shows; `each` pictures of a kind, of each class."""
+    strips = galleries(found, notes.target, record.classes, each) if found and notes.target and each else []
+    warned = [warning | _shown(warning, notes) for warning in warnings(record)]
     wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
-    pictures = thumbnails(notes.target, sorted(set(wanted))) if notes.target is not None else {}
-    labelled = {picture.row for warning in warned for picture in warning["labelled"]}
+    pictures = thumbnails(notes.target, wanted)
     parts = shares(found, notes, record)
+    largest = max((value for row in parts for value in row.values() if isinstance(value, float)), default=0.0)
     return {
         "title": title(record),
         "facts": facts(record, notes),
         "record": record,
         "verdict": verdict(record, found),
         "warnings": warned,
-        "beside": beside(record, found),
+        "beside": beside(record),
         "moves": moves(found, record.classes) if found is not None and found.twin is not None else [],
         "shares": parts,
-        "largest": max((value for row in parts for value in row.values() if isinstance(value, float)), default=1.0)
-        or 1.0,
+        "largest": largest or 1.0,
         "galleries": strips,
         "pictures": pictures,
-        "labelled": thumbnails(notes.source, sorted(labelled)) if notes.source is not None else {},
+        "labelled": thumbnails(notes.source, [picture.row for each in warned for picture in each["labelled"]]),
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
         "confusions": confusions(record, notes),
         "curves": curves(record),
-        "map": feature_map(notes.map, record.classes) if notes.map is not None else None,
-        "looks": look_charts(notes),
+        "map": feature_map(notes.map, record.classes) if notes.map is not None and record.classes else None,
+        "looks": histograms(notes),
         "settings": settings(record),
         "command": command(record, notes.given),
         "missing": [

@@ -1,4 +1,4 @@
-"""Pictures to look at: what training sees, and what a model says."""
+"""Pictures of the demonstration: what training sees, and what each model says."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +17,7 @@ from torch import Tensor
 
 from adamatch.augment.views import Views
 from adamatch.config.recipe import Recipe
-from adamatch.evaluate import predict
 from adamatch.images.store import Store
-from adamatch.model import Model
 
 RIGHT, WRONG = "#1a7f37", "#cf222e"
 
@@ -33,7 +31,7 @@ def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int
         images = np.array(store.images[:: max(1, len(store) // columns)][:columns])
         u = torch.rand(len(images), make.draws, generator=generator)
         weak, strong = make(torch.from_numpy(images).permute(0, 3, 1, 2), u)
-        rows += [(f"{name}", images), ("weak", _pixels(weak)), ("strong", _pixels(strong))]
+        rows += [(name, images), ("weak", _pixels(weak)), ("strong", _pixels(strong))]
     figure, axes = plt.subplots(len(rows), columns, figsize=(columns, len(rows) * 1.05), squeeze=False)
     for (name, images), line in zip(rows, axes, strict=True):
         for axis, image in zip(line, images, strict=False):
@@ -45,30 +43,24 @@ def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int
     return _save(figure, path)
 
 
-def predictions(models: Mapping[str, Model], test: Store, path: Path, columns: int = 12) -> Path:
-    """The same test images with what each model takes them for; half of them are such that the models disagree on."""
+def predictions(said: Mapping[str, NDArray[np.float32]], test: Store, path: Path, columns: int = 12) -> Path:
+    """Test images with what each model says (probabilities [n, k]): some taken evenly, some that they disagree on."""
     assert test.labels is not None
-    guesses = {name: predict(model.net, test.images, model.machine) for name, model in models.items()}
-    answers = np.stack([each.argmax(1) for each in guesses.values()])
+    answers = np.stack([each.argmax(1) for each in said.values()])
     disagree = np.flatnonzero((answers != answers[0]).any(0))
-    spread = np.linspace(0, len(test) - 1, columns).astype(int)
-    chosen = [spread, disagree[:columns]] if len(disagree) >= columns else [spread]
-    figure, axes = plt.subplots(
-        len(models) * len(chosen), columns, figsize=(columns, len(models) * len(chosen) * 1.4), squeeze=False
-    )
-    titles = ["images taken evenly", "images on which they disagree"]
-    for block, rows in enumerate(chosen):
-        for offset, (name, probabilities) in enumerate(guesses.items()):
-            line = axes[block * len(models) + offset]
-            for axis, row in zip(line, rows, strict=True):
-                guess = int(probabilities[row].argmax())
-                _show(axis, test.images[row])
-                right = guess == test.labels[row]
-                text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
-                axis.set_title(text, fontsize=9, color=RIGHT if right else WRONG, pad=2)
-            line[0].set_ylabel(
-                f"{name.replace('_', ' ')}\n({titles[block]})", fontsize=8, rotation=0, ha="right", va="center"
-            )
+    blocks = [("images taken evenly", np.linspace(0, len(test) - 1, columns).astype(int))]
+    if len(disagree) >= columns:
+        blocks.append(("images on which they disagree", disagree[:columns]))
+    lines = [(title, rows, *each) for title, rows in blocks for each in said.items()]
+    figure, axes = plt.subplots(len(lines), columns, figsize=(columns, len(lines) * 1.4), squeeze=False)
+    for line, (title, rows, name, probabilities) in zip(axes, lines, strict=True):
+        for axis, row in zip(line, rows, strict=True):
+            guess = int(probabilities[row].argmax())
+            _show(axis, test.images[row])
+            color = RIGHT if guess == test.labels[row] else WRONG
+            text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
+            axis.set_title(text, fontsize=9, color=color, pad=2)
+        line[0].set_ylabel(f"{name.replace('_', ' ')}\n({title})", fontsize=8, rotation=0, ha="right", va="center")
     figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12, y=0.96)
     return _save(figure, path)
 

@@ -1,20 +1,30 @@
-"""The images of a source or a target as the page needs them: their names, labels and looks, and each as a picture."""
+"""The images of a source or a target as the page needs them: names, labels, looks, and small pictures."""
 
+import base64
+import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
 
 from adamatch.base.errors import InputError
-from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, square
+from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
 from adamatch.images.store import Pixels
-from adamatch.report.looks import Looks, measure, spread
-from adamatch.report.record import counts, number, texts
+
+MEASURED = 400  # images of each kind whose looks are measured
+LUMA = np.array([0.299, 0.587, 0.114], np.float32) / 255
+SIDE = 96  # pixels of a picture, at most
+QUALITY = 70  # of its WebP
+SMALL = 48  # images below this are shown with their pixels visible, and kept without loss
+
+Looks = Mapping[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +36,6 @@ class Pool:
     files: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
     trained: tuple[int, ...] = ()  # rows whose labels are learnt from, in the order of the labelled pool; empty: all
-    held_out: tuple[int, ...] = ()  # rows that are not trained on
     shape: Shape = "squeeze"
     white: int = 0  # of 16-bit files
     looks: Looks = field(default_factory=dict)
@@ -40,9 +49,9 @@ class Pool:
         root = _root(files)
         names = tuple(os.path.relpath(os.path.abspath(file), root) for file in files)
         pool = cls(count, root, names, parts=tuple(parts), **more)
-        rows = spread(count)
-        seen = measure([pool.pixels(row) for row in rows], [pool.path(row) for row in rows] if files else [])
-        return cls(count, root, names, parts=tuple(parts), looks=seen, **more)
+        rows = spread(count, MEASURED)
+        looks = measure([pool.pixels(row) for row in rows], [pool.path(row) for row in rows] if files else [])
+        return replace(pool, looks=looks)
 
     def name(self, row: int) -> str:
         """A file's name, or an image's number."""
@@ -58,56 +67,75 @@ class Pool:
         found: Pixels = self.parts[part][row - ends[part]]  # from its end
         return found
 
-    def image(self, row: int, side: int) -> Image.Image | None:
-        """A square, at most `side` large where it is read from its file; None if it is gone."""
+    def image(self, row: int) -> Image.Image | None:
+        """A square, small where it is read from its file; None if it is gone."""
         if not 0 <= row < self.count:
             return None
-        if self.files and (not self.parts or self.parts[0].shape[1] < side):  # what is in memory may be small
-            try:
+        if self.files and (not self.parts or self.parts[0].shape[1] < SIDE):  # what is in memory may be small
+            with suppress(InputError):
                 picture = read_image(self.path(row), white=self.white or SIXTEEN_BITS)
-                return Image.fromarray(square(picture, min(side, *picture.size), self.shape))
-            except InputError:
-                pass
+                return Image.fromarray(square(picture, min(SIDE, *picture.size), self.shape))
         return Image.fromarray(np.array(self.pixels(row))) if self.parts else None
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "count": self.count,
-            "root": self.root or None,
-            "files": list(self.files) or None,
-            "labels": list(self.labels) or None,
-            "trained": list(self.trained),
-            "held_out": list(self.held_out),
-            "shape": self.shape,
-            "white": self.white,
-            "looks": self.looks,
-        }
+        names = ("count", "root", "files", "labels", "trained", "shape", "white", "looks")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Self:
-        """Raises ValueError, or so, where it is not what `to_json` gives."""
-        (count,), looks, shape, root = counts([facts["count"]]), facts["looks"], facts["shape"], facts.get("root") or ""
-        numbers = [number(value) for values in looks.values() for value in values]
-        files, labels = texts(facts.get("files") or []), counts(facts.get("labels") or [])
-        if (
-            None in numbers
-            or shape not in get_args(Shape)
-            or not isinstance(root, str)
-            or "\0" in "".join((root, *files))
-        ):
-            raise ValueError("not a pool of images")
-        if len(files) not in (0, count) or len(labels) not in (0, count):
-            raise ValueError("as many names and labels as images, or none")
-        (white,) = counts([facts.get("white", 0)])
-        trained, held_out = (counts(facts.get(name) or [], count) for name in ("trained", "held_out"))
-        return cls(count, root, files, labels, trained, held_out, shape, white, looks)
+        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in facts.items()}
+        return cls(**values)
 
 
 def _root(files: Sequence[str]) -> str:
     if not files:
         return ""
     try:
-        shared = os.path.commonpath([os.path.abspath(os.path.dirname(file)) for file in files])
+        return os.path.commonpath([os.path.abspath(os.path.dirname(file)) for file in files])
     except ValueError:  # on several drives
-        shared = os.path.abspath(os.curdir)
-    return shared
+        return os.path.abspath(os.curdir)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most so many rows of `count`, evenly."""
+    return sorted({round(row) for row in np.linspace(0, count - 1, min(count, most)).tolist()}) if count else []
+
+
+def measure(images: Sequence[Pixels], files: Sequence[Path]) -> Looks:
+    """images: uint8 (h, w, 3) each, as they are trained on; files: where their own size can be read, or none."""
+    found: dict[str, list[float]] = {"brightness": [], "contrast": [], "sharpness": [], "size": []}
+    for image in images:
+        grey = image @ LUMA
+        edges = [np.abs(np.diff(grey, axis=axis)).mean() if grey.shape[axis] > 1 else 0.0 for axis in (0, 1)]
+        for name, value in (("brightness", grey.mean()), ("contrast", grey.std()), ("sharpness", sum(edges) / 2)):
+            found[name].append(round(float(value), 4))
+    for file in files:
+        with suppress(Exception):  # gone or damaged: it has been said elsewhere
+            found["size"].append(float(short_side(file)))
+    return found
+
+
+class Thumbnail(NamedTuple):
+    address: str  # a WebP as a data address
+    small: bool  # to be shown with its pixels visible
+
+
+def thumbnails(pool: Pool | None, rows: Sequence[int]) -> dict[int, Thumbnail]:
+    """Of the rows that can be shown."""
+    if pool is None:
+        return {}
+    rows = sorted(set(rows))
+    with ThreadPoolExecutor(2) as workers:
+        found = workers.map(lambda row: _thumbnail(pool.image(row)), rows)
+        return {row: each for row, each in zip(rows, found, strict=True) if each is not None}
+
+
+def _thumbnail(image: Image.Image | None) -> Thumbnail | None:
+    if image is None:
+        return None
+    small = max(image.size) < SMALL
+    if not small:
+        image.thumbnail((SIDE, SIDE))
+    held = io.BytesIO()
+    image.save(held, "WEBP", lossless=small, quality=QUALITY, method=4)
+    return Thumbnail("data:image/webp;base64," + base64.b64encode(held.getvalue()).decode(), small)

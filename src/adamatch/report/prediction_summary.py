@@ -1,15 +1,16 @@
 """What the answers on target images show: shares of classes, what adaptation changed, and which images to look at."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.images.store import Labels
 from adamatch.report.image_statistics import Notes
-from adamatch.report.record import Record, number, section
+from adamatch.report.pool import Pool
+from adamatch.report.record import Record
 from adamatch.verdict import eval_outputs
 
 MOVES = 8  # the most frequent changes from one class to another
@@ -20,7 +21,7 @@ LISTED = 100  # classes with the most images, whose shares and images are shown
 
 @dataclass(frozen=True)
 class Answers:
-    """Of the n images that are looked at: rows of the pool, the classes answered [n], how sure [n], and the twin's classes."""
+    """Of n images: their rows in the pool, the classes answered [n], how sure [n], and the twin's classes [n]."""
 
     rows: Labels
     classes: Labels
@@ -34,11 +35,10 @@ class Answers:
 
 def answers(record: Record, notes: Notes) -> Answers | None:
     """None where a run has not said anything yet."""
-    if "target" not in record.said:
+    if not record.said:
         return None
     probabilities = record.said["target"].astype(np.float32)
-    count = notes.target.count if notes.target else len(probabilities)
-    rows = eval_outputs.rows(count)
+    rows = eval_outputs.rows(notes.target.count if notes.target else len(probabilities))
     if len(rows) != len(probabilities):  # the images are not those that the run has seen
         rows = np.full(len(probabilities), -1, np.int64)
     twin = None
@@ -48,9 +48,9 @@ def answers(record: Record, notes: Notes) -> Answers | None:
 
 
 def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str, Any]]:
-    """A row for a class: its part of the source's labels, of the twin's answers and of the adapted network's, in percent.
+    """A row for a class: its share, in percent, of the source's labels, the twin's answers and the adapted network's.
 
-    And the judge's estimate of its part in the target, where there is one.
+    Where the verdict has one, also the estimate of its share of the target.
     """
     classes = record.classes
     columns: dict[str, Labels] = {}
@@ -59,16 +59,19 @@ def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str
     if found is not None:
         columns |= {"twin": found.twin} if found.twin is not None else {}
         columns["adapted"] = found.classes
-    if not columns:
+    if not columns or not classes:
         return []
-    parts = {
-        name: np.bincount(each, minlength=len(classes)) * 100 / max(1, len(each)) for name, each in columns.items()
-    }
-    estimated = section(record.verdict, "shares").get("estimated")
-    if isinstance(estimated, list) and len(estimated) == len(classes) and None not in map(number, estimated):
+    parts = {name: percentages(each, len(classes)) for name, each in columns.items()}
+    estimated = record.verdict.get("shares", {}).get("estimated")
+    if estimated is not None and len(estimated) == len(classes):
         parts["estimated"] = 100 * np.array(estimated, np.float64)
     listed = most(np.max(list(parts.values()), axis=0))
     return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in listed]
+
+
+def percentages(labels: Labels, classes: int) -> NDArray[np.float64]:
+    """[k]: how often each class comes."""
+    return np.bincount(labels, minlength=classes) * 100 / max(1, len(labels))
 
 
 def most(values: NDArray[Any]) -> list[int]:
@@ -82,41 +85,36 @@ def moves(found: Answers, classes: Sequence[str]) -> list[tuple[str, str, int]]:
     return _pairs(_table(found.twin, found.classes, len(classes)), classes, MOVES)
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     row: int
     told: str  # below the picture
     alt: str
 
 
-@dataclass(frozen=True)
-class Gallery:
+class Gallery(NamedTuple):
     """Images that were taken for one class."""
 
     name: str
-    count: int
-    strips: dict[str, list[Picture]] = field(default_factory=dict)
+    total: int
+    strips: dict[str, list[Picture]]
 
 
-def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -> list[Gallery]:
+def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -> list[Gallery]:
     """`each` images of a kind for every class; of very many classes those with the most images."""
-    counts = np.bincount(found.classes, minlength=len(classes))
-    assert notes.target is not None
 
     def picture(index: int, before: str = "") -> Picture:
-        name, answer = notes.target.name(int(found.rows[index])), classes[found.classes[index]]  # type: ignore[union-attr]
-        told = f"{found.sure[index]:.0%}"
-        alt = f"{name}: {answer}, {told} sure" + (f"; the twin said {before}" if before else "")
-        return Picture(int(found.rows[index]), f"was {before}" if before else told, alt)
+        row, sure = int(found.rows[index]), f"{found.sure[index]:.0%}"
+        alt = f"{target.name(row)}: {classes[found.classes[index]]}, {sure} sure"
+        return Picture(row, f"was {before}", f"{alt}; the twin said {before}") if before else Picture(row, sure, alt)
 
     made = []
-    for kind in most(counts):
+    for kind in most(np.bincount(found.classes, minlength=len(classes))):
         mine = np.flatnonzero(found.classes == kind)
         mine = mine[np.argsort(-found.sure[mine], kind="stable")]
-        moved = [int(index) for index in mine if found.changed[index]][:each]
+        moved = mine[found.changed[mine]][:each]
         strips = {
-            "Surest": [picture(int(index)) for index in mine[:each]],
-            "Least sure": [picture(int(index)) for index in mine[each:][::-1][:each]],
+            "Surest": [picture(index) for index in mine[:each]],
+            "Least sure": [picture(index) for index in mine[each:][::-1][:each]],
             "Changed": [picture(index, classes[found.twin[index]]) for index in moved]
             if found.twin is not None
             else [],
@@ -125,13 +123,12 @@ def galleries(found: Answers, notes: Notes, classes: Sequence[str], each: int) -
     return made
 
 
-@dataclass(frozen=True)
-class Confusion:
-    """rows: (class, images, accuracy in percent, cells); a cell is (count, part of its row in percent, right or not)."""
+class Confusion(NamedTuple):
+    """rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not)."""
 
     title: str
     accuracy: float
-    count: int
+    total: int
     rows: list[tuple[str, int, float, list[tuple[int, int, bool]]]]
     pairs: list[tuple[str, str, int]]  # true class, answer, how many
 
@@ -145,13 +142,13 @@ def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> 
     """counts[class, answer]"""
     if counts.shape != (len(classes), len(classes)) or not counts.sum():
         return None
-    right, rows = int(np.diagonal(counts).sum()), []
+    rows = []
     for i, name in enumerate(classes) if len(classes) <= WIDEST else ():
         of_class = int(counts[i].sum())
         cells = [(int(n), round(100 * int(n) / max(1, of_class)), i == j) for j, n in enumerate(counts[i])]
         rows.append((name, of_class, 100 * int(counts[i, i]) / max(1, of_class), cells))
-    pairs = _pairs(counts, classes, PAIRS)
-    return Confusion(title, 100 * right / int(counts.sum()), int(counts.sum()), rows, pairs)
+    total = int(counts.sum())
+    return Confusion(title, 100 * int(np.trace(counts)) / total, total, rows, _pairs(counts, classes, PAIRS))
 
 
 def confusions(record: Record, notes: Notes) -> list[Confusion]:
@@ -159,9 +156,8 @@ def confusions(record: Record, notes: Notes) -> list[Confusion]:
     found = []
     if notes.confusion is not None:
         found.append(confusion("Labelled target images", notes.confusion, record.classes))
-    held = np.array(notes.held, np.int64)[eval_outputs.rows(len(notes.held))] if notes.held else np.zeros(0, np.int64)
-    if "source" in record.said and len(held) == len(record.said["source"]) and len(held):
-        table = _table(held, record.said["source"].argmax(1), len(record.classes))
+    if "source" in record.said and len(record.held):
+        table = _table(record.held, record.said["source"].argmax(1), len(record.classes))
         found.append(confusion("Held-out source images", table, record.classes))
     return [each for each in found if each is not None]
 
@@ -173,9 +169,5 @@ def _table(first: Labels, second: Labels, classes: int) -> NDArray[np.int64]:
 def _pairs(table: NDArray[np.int64], classes: Sequence[str], most: int) -> list[tuple[str, str, int]]:
     off = table.copy()
     np.fill_diagonal(off, 0)
-    order = np.argsort(-off, axis=None, kind="stable")[:most]
-    return [
-        (classes[i], classes[j], int(off[i, j]))
-        for i, j in (divmod(int(at), len(classes)) for at in order)
-        if off[i, j] > 0
-    ]
+    order = [divmod(int(at), len(classes)) for at in np.argsort(-off, axis=None, kind="stable")[:most]]
+    return [(classes[i], classes[j], int(off[i, j])) for i, j in order if off[i, j] > 0]

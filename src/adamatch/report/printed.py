@@ -16,34 +16,31 @@ from rich.text import Text
 from adamatch.base.console import print_table, say
 from adamatch.base.errors import shown
 from adamatch.evaluate import Score
-from adamatch.model import Model, Predictions
+from adamatch.predictions import Predictions
 from adamatch.report import measured
+from adamatch.report.record import Trained
 from adamatch.verdict import summary
 
 
 def result(found: Mapping[str, Any], folder: Path) -> None:
     """A benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
-        if found.get(key) is not None:
+        if found[key] is not None:
             say(f"{name} accuracy {found[key]:.2f} % ({measured.of_last(measured.median_of(found, name))})")
-    say(f"{found.get('seconds') or 0:.0f} s of training; the model is in {folder}")
+    say(f"{found['seconds']:.0f} s of training; the model is in {folder}")
 
 
-def ending(model: Model, folder: Path) -> None:
+def ending(model: Trained, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
-    estimated = found is not None
-    known = measured.lines(model.history["estimate"], task=task, classes=len(model.classes), estimated=estimated)
+    known = measured.lines(
+        model.history["estimate"], task=task, classes=len(model.classes), estimated=found is not None
+    )
     for line in (*known, *(summary.lines(found) if found else ())):
         say(line)
     say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")
-    page(folder / "report.html")
-
-
-def page(path: Path) -> None:
-    """Where it is, if it is there."""
-    if path.exists():
-        say(f"to look at: {path}")
+    if (folder / "report.html").exists():
+        say(f"to look at: {folder / 'report.html'}")
 
 
 def predictions(found: Predictions) -> None:
@@ -70,7 +67,7 @@ def score(found: Score) -> None:
 
 @contextmanager
 def bar(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """A bar in a terminal, on stderr; call it with how many more are done. `count` 0: it is not known how many there are."""
+    """A bar in a terminal, on stderr; call it with how many more are done. `count` 0: the whole is not known."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

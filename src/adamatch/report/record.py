@@ -4,188 +4,164 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from torch import nn
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import parse, read_json, unsealed
+from adamatch.base.files import parse, read_json, read_sealed
+from adamatch.config.run import Run
+from adamatch.images.store import Labels
 from adamatch.train.run_folder import CLASSES
-from adamatch.twin import ALONE
-from adamatch.twin import FOLDER as TWIN
-from adamatch.verdict.eval_outputs import FOLDER, Probabilities
+from adamatch.train.speed import Machine
+from adamatch.verdict import eval_outputs
+from adamatch.verdict.eval_outputs import Probabilities
+from adamatch.verdict.verdict import ALONE, TWIN
+from adamatch.verdict.verdict import FILE as JUDGED
 
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
 
 
+class Trained(Protocol):
+    """What reports need of a model (`adamatch.model.Model`)."""
+
+    @property
+    def net(self) -> nn.Module: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def history(self) -> dict[str, Any]: ...
+
+    @property
+    def folder(self) -> Path | None: ...
+
+
 @dataclass(frozen=True)
 class Record:
-    """One run. `said` is what the network said of "target" and held-out "source" images at its last evaluation."""
+    """One run. `said`: probabilities of "target" and held-out "source" images at the last evaluation."""
 
     path: Path
-    run: Mapping[str, Any]
-    rows: Sequence[Mapping[str, Any]]
+    run: Run
+    rows: Sequence[Mapping[str, float]]  # of metrics.jsonl, its numbers
     result: Mapping[str, Any]  # empty while it is under way
-    verdict: Mapping[str, Any]
+    verdict: Mapping[str, Any]  # empty where there is none
     said: Mapping[str, Probabilities]
-    classes: tuple[str, ...]  # empty where the folder does not name them
+    held: Labels  # of the held-out source images in `said`
+    classes: tuple[str, ...]  # numbers where the folder does not name them
     twin: "Record | None" = None
     missing: tuple[str, ...] = ()
 
     @property
-    def recipe(self) -> Mapping[str, Any]:
-        return section(self.run, "recipe")
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.result)
-
-    @property
     def accuracy(self) -> float | None:
         """On labelled target images, in percent."""
-        return number(self.result.get("accuracy"))
+        return self.result.get("accuracy")
 
     @property
     def test(self) -> str:
-        """What that was measured on, of own images."""
-        return str(section(self.result, "run").get("test", ""))
-
-    @property
-    def last_step(self) -> int:
-        """Where the run ends, 0 if that cannot be told."""
-        images, batch, stop = (number(self.recipe.get(name)) or 0 for name in ("images", "batch", "stop"))
-        return int(min(images, stop or images) // batch) if batch else 0
+        """The user's test set, where accuracy was measured on one."""
+        return str(self.result.get("run", {}).get("test", ""))
 
 
 def read(path: str | Path, twin: str | Path | None = None) -> Record:
     """The run in a folder; its twin is in `twin`, or in the folder twin/ inside it."""
     path = Path(path)
-    run = _run(path)
-    missing: list[str] = []
-    rows = _rows(path / "metrics.jsonl")
-    if not rows:
-        missing.append("There are no curves: metrics.jsonl holds no evaluation yet.")
-    result, verdict = _optional(path / "result.json", missing), _optional(path / "judge.json", missing)
-    said = _said(path / FOLDER)
+    run, rows = _run(path), _rows(path / "metrics.jsonl")
+    missing = [] if rows else ["There are no curves: metrics.jsonl holds no evaluation yet."]
+    result, verdict = _optional(path / "result.json", missing), _optional(path / JUDGED, missing)
+    said, held, classes = _said(path / eval_outputs.FOLDER), np.zeros(0, np.int64), _classes(path)
     if not said:
-        missing.append("There are no answers to show: outputs/ is empty. Runs of older versions did not write them.")
+        missing.append("There are no answers to show: outputs/ is empty.")
+    elif len(classes) != said["target"].shape[1]:
+        classes = tuple(map(str, range(said["target"].shape[1])))
+        missing.append("Classes have numbers here: their names are not in the folder.")
+    try:
+        held = eval_outputs.held(path, said)
+    except InputError as error:
+        missing.append(str(error))
     beside = Path(twin) if twin else path / TWIN
     other = read(beside) if twin or (beside / "run.json").is_file() else None
     if twin and other is not None:
         _check_twin(run, other)
-    return Record(
-        path,
-        run,
-        rows,
-        result,
-        verdict,
-        said,
-        _classes(path),
-        other,
-        tuple(missing),
-    )
+    return Record(path, run, rows, result, verdict, said, held, classes, other, tuple(missing))
 
 
-def _check_twin(run: Mapping[str, Any], twin: Record) -> None:
-    if twin.run.get("method") != ALONE:
+def target_of(run: Run) -> tuple[str, ...]:
+    """By what target images are known again."""
+    return run.benchmark, run.target, run.digests.get("target", "")
+
+
+def _check_twin(run: Run, twin: Record) -> None:
+    if twin.run.method != ALONE:
         raise InputError(
-            f"{twin.path} was trained by {twin.run.get('method')}: a twin is a run on labels alone (--method {ALONE})"
+            f"{twin.path} was trained by {twin.run.method}: a twin is a run on labels alone (--method {ALONE})"
         )
-    if twin.run.get("target") != run.get("target"):
+    if target_of(twin.run) != target_of(run):
         raise InputError(f"{twin.path} has another target than the run: give a twin of the same target")
 
 
-def number(value: Any) -> float | None:
-    """A finite number, or None for anything else."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
+def _run(path: Path) -> Run:
     try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # a whole number of hundreds of digits
-        return None
-
-
-def texts(value: Any) -> tuple[str, ...]:
-    """A list of texts; empty if it is something else."""
-    return tuple(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else ()
-
-
-def counts(value: Any, most: int = 2**31) -> tuple[int, ...]:
-    """A list of whole numbers from 0 up; empty if it is something else."""
-    sound = isinstance(value, list) and all(type(each) is int and 0 <= each < most for each in value)
-    return tuple(value) if sound else ()
-
-
-def section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A part of a JSON file that is an object; empty if it is something else."""
-    found = facts.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _run(path: Path) -> Mapping[str, Any]:
-    try:
-        run = read_json(path / "run.json")
+        return Run.read(path / "run.json")
     except (FileNotFoundError, NotADirectoryError):
         what = "is no run's folder (it has no run.json)" if path.exists() else "does not exist"
         raise InputError(f"{path} {what}: give a folder that fit or train made") from None
     except NOT_JSON:
-        run = None
-    if not isinstance(run, dict):
-        raise InputError(f"{path}/run.json cannot be read: copy it anew, or give another run's folder")
-    return run
+        raise InputError(f"{path}/run.json cannot be read: copy it anew, or give another run's folder") from None
 
 
 def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
-    """A JSON object, empty where there is none; a damaged file, or one whose checksum is not right, is noted."""
-    if not path.is_file():
-        return {}
+    """A JSON object, empty where there is none; a damaged file is noted."""
     try:
-        return unsealed(read_json(path))
+        return read_sealed(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except NOT_JSON:
-        pass
-    missing.append(f"{path.name} is damaged: what it holds is not shown.")
-    return {}
+        missing.append(f"{path.name} is damaged: what it holds is not shown.")
+        return {}
 
 
 def _classes(path: Path) -> tuple[str, ...]:
-    """Noted by the run, or by its model."""
     try:
-        found = read_json(path / CLASSES)
-    except NOT_JSON:
-        found = _optional(path / "model.json", []).get("classes")
-    return texts(found)
+        return tuple(map(str, read_json(path / CLASSES)))
+    except (*NOT_JSON, TypeError):
+        return ()
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """Of a run under way, the last line may be half written."""
-    rows = []
+def _rows(path: Path) -> list[dict[str, float]]:
+    """The numbers of each evaluation. Of a run under way, the last line may be half written."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return []
+    rows = []
     for line in lines:
         try:
-            row = parse(line)
-        except NOT_JSON:
+            row = {name: float(value) for name, value in parse(line).items() if _is_number(value)}
+        except (ValueError, AttributeError, OverflowError):
             continue
-        if isinstance(row, dict) and number(row.get("step")) is not None:
+        if "step" in row:
             rows.append(row)
     return rows
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _said(folder: Path) -> Mapping[str, Probabilities]:
-    """What was said at the last evaluation that can be read: one under way may be half written."""
+    """The last evaluation that can be read: one under way may be half written."""
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
             with np.load(file, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in ("target", "source") if name in arrays}
+                found = {name: arrays[name] for name in eval_outputs.KINDS if name in arrays}
+            if "target" in found and all(each.ndim == 2 and np.isfinite(each).all() for each in found.values()):
+                return found
         except Exception:  # whatever NumPy and zipfile raise on a damaged one
             continue
-        if "target" in found and all(_are_probabilities(each) for each in found.values()):
-            return found
     return {}
-
-
-def _are_probabilities(values: Any) -> bool:
-    sound = isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind == "f" and values.shape[1] > 0
-    return bool(sound and np.isfinite(values).all())

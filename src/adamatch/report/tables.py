@@ -1,13 +1,13 @@
 """What stands in the page's tables: the run beside its twin, its settings, versions and time."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from adamatch.report.image_statistics import Notes
-from adamatch.report.prediction_summary import Answers
-from adamatch.report.record import Record, number, section
+from adamatch.report.record import Record
 
 ACCURACY = "accuracy on labelled target images"
 TASKS = {
@@ -20,45 +20,38 @@ TASKS = {
 
 def title(record: Record) -> str:
     """photo -> art."""
-    source, target_labels, target = (str(record.run.get(name) or "") for name in ("source", "target_labels", "target"))
-    source = " and ".join(filter(None, (source, target_labels)))
-    if record.run.get("task") == "ssl" or not source or source == target:
+    source, target = " and ".join(filter(None, (record.run.source, record.run.target_labels))), record.run.target
+    if record.run.task == "ssl" or not source or source == target:
         return target or record.path.name
     return f"{source} \u2192 {target}"
 
 
 def facts(record: Record, notes: Notes) -> list[tuple[str, str]]:
     """A few words below the title."""
-    task = str(record.run.get("task", ""))
-    told = [
-        ("method", str(record.run.get("method", "?"))),
-        ("task", TASKS.get(task, task)),
-        ("network", str(record.recipe.get("network", "?"))),
-        ("classes", f"{len(record.classes)}" if record.classes else ""),
-        ("source images", f"{notes.source.count:,}" if notes.source else ""),
-        ("target images", f"{notes.target.count:,}" if notes.target else ""),
-        ("seed", str(record.run.get("seed", ""))),
-        ("trained", duration(record)),
-    ]
-    return [each for each in told if each[1]]
+    run = record.run
+    told = {
+        "method": run.method,
+        "task": TASKS.get(run.task, run.task),
+        "network": run.recipe.network,
+        "classes": f"{len(record.classes)}" if record.classes else "",
+        "source images": f"{notes.source.count:,}" if notes.source else "",
+        "target images": f"{notes.target.count:,}" if notes.target else "",
+        "seed": str(run.seed),
+        "trained": duration(record),
+    }
+    return [(name, text) for name, text in told.items() if text]
 
 
 def duration(record: Record) -> str:
-    seconds = number(record.result.get("seconds"))
-    if seconds is None:
-        seconds = number(record.rows[-1].get("seconds")) if record.rows else None
+    seconds = record.result.get("seconds", record.rows[-1].get("seconds") if record.rows else None)
     if seconds is None:
         return ""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
-def beside(record: Record, found: Answers | None) -> list[tuple[str, str, str]]:
+def beside(record: Record) -> list[tuple[str, str, str]]:
     """What is compared, of the twin and of the adapted network."""
     if record.twin is None:
         return []
@@ -70,16 +63,13 @@ def beside(record: Record, found: Answers | None) -> list[tuple[str, str, str]]:
 
 def _measured(record: Record) -> dict[str, str]:
     told: dict[str, str] = {}
-    for name, key in (
-        (ACCURACY, "accuracy"),
-        ("accuracy on held-out source images", "source_accuracy"),
-    ):
-        value = number(record.result.get(key))
+    for name, key in ((ACCURACY, "accuracy"), ("accuracy on held-out source images", "source_accuracy")):
+        value = record.result.get(key)
         if value is not None:
             told[name] = f"{value:.1f} %"
     if record.said:
         target = record.said["target"].astype(np.float32)
-        told["mean confidence on the target"] = f"{target.max(1).mean():.0%}".replace("%", " %")
+        told["mean confidence on the target"] = f"{100 * target.max(1).mean():.0f} %"
         counts = np.bincount(target.argmax(1), minlength=target.shape[1])
         largest = int(counts.argmax())
         name = record.classes[largest] if largest < len(record.classes) else str(largest)
@@ -91,26 +81,21 @@ def _measured(record: Record) -> dict[str, str]:
 
 def settings(record: Record) -> list[tuple[str, list[tuple[str, str]]]]:
     """Groups of names and values."""
-    run = {name: value for name, value in record.run.items() if name not in ("recipe", "options")}
-    run |= {f"option {name}": value for name, value in section(record.run, "options").items()}
+    run = json.loads(record.run.to_json())
+    recipe, options, digests = (run.pop(name) for name in ("recipe", "options", "digests"))
+    run |= {f"option {name}": value for name, value in options.items()}
+    run |= {f"digest of {role}": value for role, value in digests.items()}
     result = record.result
-    made: dict[str, Any] = {
-        name: result.get(name) for name in ("id", "date", "machine", "ranks", "weights") if result.get(name)
-    }
+    made = {name: result[name] for name in ("id", "date", "machine", "ranks", "weights") if result.get(name)}
     for name, key in (("seconds of training", "seconds"), ("seconds in all", "wall_seconds")):
-        value = number(result.get(key))
-        made |= {name: f"{value:,.1f}"} if value is not None else {}
-    groups: tuple[tuple[str, Mapping[str, Any]], ...] = (
-        ("Run", run),
-        ("Recipe", record.recipe),
-        ("Machine and time", made),
-        ("Versions", section(result, "versions")),
-    )
-    return [
-        (name, [(str(key).replace("_", " "), _text(value)) for key, value in group.items()])
-        for name, group in groups
-        if group
-    ]
+        made |= {name: f"{result[key]:,.1f}"} if key in result else {}
+    versions = result.get("versions", {})
+    groups = {"Run": run, "Recipe": recipe, "Machine and time": made, "Versions": versions}
+    return [(name, _shown(group)) for name, group in groups.items() if group]
+
+
+def _shown(group: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _text(value)) for name, value in group.items()]
 
 
 def _text(value: Any) -> str:
@@ -118,6 +103,6 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:g}"
-    return (
-        f"{value:,}" if isinstance(value, int) and value >= 10_000 else "\u2013" if value in ("", None) else str(value)
-    )
+    if isinstance(value, int) and value >= 10_000:
+        return f"{value:,}"
+    return "\u2013" if value in ("", None) else str(value)

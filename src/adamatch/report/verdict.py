@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adamatch.report.prediction_summary import Answers
-from adamatch.report.record import Record, number, section
+from adamatch.report.record import Record
+from adamatch.verdict.verdict import ALONE
 
 TWIN = "the same network trained on the labelled images alone"
 LITTLE = 1.0  # points of accuracy: a smaller difference is called none
@@ -28,30 +29,26 @@ class Verdict:
 
 
 def verdict(record: Record, answers: Answers | None) -> Verdict:
-    found = record.verdict
-    span = section(found, "range")
-    low, high = number(span.get("at_least")), number(span.get("at_best"))
+    span = record.verdict.get("range", {})
+    low, high = span.get("at_least"), span.get("at_best")
     accuracy = record.accuracy
     twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
     measured = accuracy is not None and twin is not None
-    gain = accuracy - twin if accuracy is not None and twin is not None else number(found.get("gain"))
+    gain = accuracy - twin if accuracy is not None and twin is not None else record.verdict.get("gain")
     changed = None
     if answers is not None and answers.twin is not None and len(answers.rows):
         changed = 100 * float(answers.changed.mean())
     head, tone = _head(record, gain)
-    first = _first(record, accuracy, low, high)
-    second = _second(record, gain, changed, measured)
+    sentences = _first(record, accuracy, low, high), _second(record, gain, changed, measured)
     chance = 100 / len(record.classes) if record.classes else None
-    return Verdict(head, tone, (first, second), accuracy, low, high, gain, measured, changed, twin, chance)
+    return Verdict(head, tone, sentences, accuracy, low, high, gain, measured, changed, twin, chance)
 
 
 def _head(record: Record, gain: float | None) -> tuple[str, str]:
-    if not record.finished:
+    if not record.result:
         return "Under way", "open"
     if gain is None:
-        return (
-            ("Trained", "open") if record.run.get("method") != "supervised" else ("Trained without adaptation", "open")
-        )
+        return ("Trained without adaptation" if record.run.method == ALONE else "Trained"), "open"
     if gain > LITTLE:
         return "Adaptation helped", "good"
     return ("Adaptation did harm", "poor") if gain < -LITTLE else ("Adaptation changed little", "open")
@@ -59,10 +56,10 @@ def _head(record: Record, gain: float | None) -> tuple[str, str]:
 
 def _first(record: Record, accuracy: float | None, low: float | None, high: float | None) -> str:
     """How good it is."""
-    if not record.finished:
-        done = int(number(record.rows[-1].get("step")) or 0) if record.rows else 0
-        whole = f" of {record.last_step:,}" if record.last_step else ""
-        return f"The run has done {done:,}{whole} steps: what is below is from its last evaluation."
+    if not record.result:
+        done = int(record.rows[-1]["step"]) if record.rows else 0
+        last = record.run.recipe.last_step
+        return f"The run has done {done:,} of {last:,} steps: what is below is from its last evaluation."
     span = _span(low, high)
     if accuracy is not None:
         put = "it was put" if low is not None and high is not None else "the estimate is"
@@ -70,7 +67,8 @@ def _first(record: Record, accuracy: float | None, low: float | None, high: floa
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
     if span:
         return f"Of the target images, {span} are likely right, judged without labels."
-    return "How many target images are right is not known: there were no labels to measure it, and the run has no estimate."
+    why = "there were no labels to measure it, and the run has no estimate"
+    return f"How many target images are right is not known: {why}."
 
 
 def _span(low: float | None, high: float | None) -> str:
@@ -81,7 +79,7 @@ def _span(low: float | None, high: float | None) -> str:
 
 def _second(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:
     """What adaptation changed."""
-    if record.run.get("method") == "supervised":
+    if record.run.method == ALONE:
         return "It was trained on labelled images alone: the target images changed nothing."
     if record.twin is None:
         return "What adaptation changed is not known: there is no twin trained on the labelled images alone beside it."
@@ -95,18 +93,6 @@ def _second(record: Record, gain: float | None, changed: float | None, measured:
 
 
 def warnings(record: Record) -> list[dict[str, Any]]:
-    """As the judge wrote them: `rows` of the target that show it, and of labelled images where they come in `pairs`."""
-    found = record.verdict.get("warnings")
-    return [
-        {"kind": str(each.get("kind") or "warning"), "line": str(each["line"])}
-        | {
-            name: [row for row in _list(each.get(name)) if isinstance(row, int) and row >= 0]
-            for name in ("rows", "pairs")
-        }
-        for each in _list(found)
-        if isinstance(each, dict) and each.get("line")
-    ]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    """Of the verdict: `rows` of the target that show it, and of labelled images where they come in `pairs`."""
+    found: list[dict[str, Any]] = record.verdict.get("warnings", [])
+    return found

@@ -33,6 +33,9 @@ from adamatch.verdict.disagreement import agreement
 from adamatch.verdict.evidence import Evidence, Numbers
 from adamatch.verdict.evidence import accuracy as measured
 
+FILE = "judge.json"  # in a run's folder
+TWIN = "twin"  # the folder of its twin, in there as well
+ALONE = "supervised"  # the method of a twin: labelled images alone
 VERSION = 1
 ROWS = 200  # changed images that are listed
 MOVES = 10  # pairs of classes between which images moved

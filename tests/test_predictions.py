@@ -1,7 +1,6 @@
-"""Predictions into files: as they come, whole or not there, over nothing else, in bounded memory."""
+"""Predictions, and their files: written as they come, whole or not there, over nothing else, in bounded memory."""
 
 import csv
-import errno
 import json
 import os
 import subprocess
@@ -15,11 +14,10 @@ from colours import CLASSES, arrays
 from PIL import Image
 
 import adamatch
-from adamatch import Model, networks
+from adamatch import Model, networks, predictions
 from adamatch.base.errors import InputError
 from adamatch.images import stream
-from adamatch.model import Predictions
-from adamatch.report import prediction_files
+from adamatch.predictions import Predictions, left_out
 from adamatch.train import speed
 
 MANY = 200_000
@@ -68,8 +66,8 @@ def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, m
     whole = model.predict(folder)
     monkeypatch.setattr(stream, "PORTION", 3)
     with (
-        prediction_files.csv_file(tmp_path / "out.csv", CLASSES) as first,
-        prediction_files.parquet_file(tmp_path / "out.parquet", CLASSES) as second,
+        predictions.csv_file(tmp_path / "out.csv", CLASSES) as first,
+        predictions.parquet_file(tmp_path / "out.parquet", CLASSES) as second,
     ):
         for part in model.stream(folder)[1]:
             first(part)
@@ -91,7 +89,7 @@ def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, m
 
 def test_a_class_called_path(tmp_path: Path) -> None:
     found = Predictions(("x",), np.array([[0.25, 0.75]], np.float32), ("path", "b"))
-    with prediction_files.csv_file(tmp_path / "a.csv", ("path", "b")) as write:
+    with predictions.csv_file(tmp_path / "a.csv", ("path", "b")) as write:
         write(found)
     with (tmp_path / "a.csv").open(newline="") as file:
         assert list(csv.DictReader(file)) == [
@@ -102,11 +100,19 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"c\.png"):
         found.to_csv(tmp_path / "c.png")
     parquet = pytest.importorskip("pyarrow.parquet")
-    with prediction_files.parquet_file(tmp_path / "a", ("path", "b")) as write:
+    with predictions.parquet_file(tmp_path / "a", ("path", "b")) as write:
         write(Predictions(("x\udcff",), np.array([[0.25, 0.75]], np.float32), ("path", "b")))
     assert parquet.read_table(tmp_path / "a").to_pylist() == [
         {"path": "x\\udcff", "class": "b", "probability": 0.75, "path (class)": 0.25, "b": 0.75}
     ]
+
+
+def test_very_many_bad_images_are_counted() -> None:
+    lines = left_out({str(number): f"{number} is empty" for number in range(25)})
+    assert lines[0] == "left out: 0 is empty"
+    assert lines[-1] == "left out: 5 more"
+    assert len(lines) == 21
+    assert left_out({}) == []
 
 
 @pytest.mark.parametrize("end", [InputError, KeyboardInterrupt, OSError])
@@ -114,9 +120,9 @@ def test_a_class_called_path(tmp_path: Path) -> None:
 def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: Path, kind: str, end: type) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "out").write_text("from before")
-    start = prediction_files.csv_file if kind == "csv" else prediction_files.parquet_file
+    start = predictions.csv_file if kind == "csv" else predictions.parquet_file
 
-    def until_then(write: prediction_files.Write) -> None:
+    def until_then(write: predictions.Write) -> None:
         write(model.predict(folder))
         assert (tmp_path / "out.part").exists()
         raise end("while reading")
@@ -130,7 +136,7 @@ def test_what_was_not_finished_is_removed(model: Model, folder: Path, tmp_path: 
 def test_a_pipe_is_written_into(model: Model, folder: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    with prediction_files.csv_file(tmp_path / "pipe", CLASSES) as write:
+    with predictions.csv_file(tmp_path / "pipe", CLASSES) as write:
         write(model.predict(folder))
     assert os.read(reading, 10_000).count(b"\n") == 11
     os.close(reading)
@@ -141,7 +147,7 @@ def test_a_link_leads_to_the_file_that_is_written(model: Model, folder: Path, tm
     (tmp_path / "other").mkdir()
     (tmp_path / "other/end.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to("other/end.csv")
-    with prediction_files.csv_file(tmp_path / "link.csv", CLASSES) as write:
+    with predictions.csv_file(tmp_path / "link.csv", CLASSES) as write:
         write(model.predict(folder))
     assert (tmp_path / "link.csv").is_symlink()
     assert len((tmp_path / "other/end.csv").read_text().splitlines()) == 11
@@ -152,15 +158,15 @@ def test_stdout_is_written_and_stays_open(
     model: Model, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = model.predict(folder)
-    with prediction_files.csv_file(Path("-"), CLASSES) as write:
+    with predictions.csv_file(Path("-"), CLASSES) as write:
         write(found)
     print("after", flush=True)
     *rows, last = capfd.readouterr().out.splitlines()
     assert [row[0] for row in csv.reader(rows)] == ["path", *found.paths]
     assert last == "after"
-    assert prediction_files.is_stdout(Path("/dev/stdout"))
+    assert predictions.is_stdout(Path("/dev/stdout"))
     pytest.importorskip("pyarrow")
-    with pytest.raises(InputError, match="use --csv -"), prediction_files.parquet_file(Path("-"), CLASSES):
+    with pytest.raises(InputError, match="use --csv -"), predictions.parquet_file(Path("-"), CLASSES):
         pass
 
 
@@ -168,11 +174,11 @@ def test_a_pipe_that_nobody_reads_is_named(model: Model, folder: Path, tmp_path:
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
 
-    def no_reader(write: prediction_files.Write) -> None:
+    def no_reader(write: predictions.Write) -> None:
         os.close(reading)
         write(model.predict(folder))
 
-    with pytest.raises(InputError) as told, prediction_files.csv_file(tmp_path / "pipe", CLASSES) as write:
+    with pytest.raises(InputError) as told, predictions.csv_file(tmp_path / "pipe", CLASSES) as write:
         no_reader(write)
     assert str(told.value) == f"{tmp_path / 'pipe'} cannot be written (Broken pipe): choose another place"
 
@@ -181,60 +187,38 @@ def test_a_pipe_that_nobody_reads_is_named(model: Model, folder: Path, tmp_path:
 def test_a_part_that_cannot_be_opened_is_not_what_is_named(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "out.part").mkdir()
-    start = prediction_files.csv_file if kind == "csv" else prediction_files.parquet_file
+    start = predictions.csv_file if kind == "csv" else predictions.parquet_file
     with pytest.raises(InputError) as told, start(tmp_path / "out", CLASSES):
         pass
     assert str(told.value) == f"{tmp_path / 'out'} cannot be written (Is a directory): choose another place"
 
 
-def test_a_disk_that_is_full_for_a_parquet_file(
-    model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "Error writing bytes to file")
-
-    monkeypatch.setattr(parquet.ParquetWriter, "write_table", full)
-    found, words = (
-        model.predict(folder),
-        "cannot be written (No space left on device): make room, or choose another place",
-    )
-    with pytest.raises(InputError) as told, prediction_files.parquet_file(tmp_path / "out", CLASSES) as write:
-        write(found)
-    assert str(told.value) == f"{tmp_path / 'out'} {words}"
-    assert not list(tmp_path.glob("out*"))
-
-
-def test_nothing_is_written_twice_or_over_what_is_read(tmp_path: Path) -> None:
+def test_nothing_is_written_twice_or_over_what_is_read_or_no_table(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_text("path\n")
     (tmp_path / "link").symlink_to("list.csv")
     out, listed, link = tmp_path / "out", tmp_path / "list.csv", tmp_path / "link"
-    prediction_files.refuse_the_same([out, tmp_path / "other"], [listed, tmp_path])
+    predictions.check_outputs([out, tmp_path / "other"], [listed, tmp_path])
     for same in (out, tmp_path / "../" / tmp_path.name / "out"):
         with pytest.raises(InputError, match="written twice, by --csv and by --parquet: give each a file of its own"):
-            prediction_files.refuse_the_same([out, same], [])
+            predictions.check_outputs([out, same], [])
     for file, given in ((listed, listed), (link, listed), (listed, link)):
         with pytest.raises(
             InputError, match=f"{file.name} is among the images and lists that are read: choose another file"
         ):
-            prediction_files.refuse_the_same([out, file], [tmp_path, given])
-
-
-def test_what_is_no_table_is_not_written_over(tmp_path: Path) -> None:
+            predictions.check_outputs([out, file], [tmp_path, given])
     for name in ("photo.jpg", "model.json", "old.csv", "old.PARQUET"):
         (tmp_path / name).write_text("x")
-    prediction_files.refuse_the_same([tmp_path / "old.csv", tmp_path / "old.PARQUET", tmp_path / "new.jpg"], [])
-    for name in ("photo.jpg", "model.json"):
+    predictions.check_outputs([tmp_path / "old.csv", tmp_path / "old.PARQUET", tmp_path / "new.jpg"], [])
+    for name in ("photo.jpg", "model.json"):  # no tables
         with pytest.raises(InputError, match=f"{name} exists and does not end as a table does"):
-            prediction_files.refuse_the_same([tmp_path / name], [])
+            predictions.check_outputs([tmp_path / name], [])
 
 
 def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with (
         pytest.raises(InputError, match=r"pip install 'adamatch\[parquet\]'"),
-        prediction_files.parquet_file(tmp_path / "a", CLASSES),
+        predictions.parquet_file(tmp_path / "a", CLASSES),
     ):
         pass
 
@@ -242,13 +226,13 @@ def test_parquet_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 PROGRAM = """
 import json, resource, sys, time
 from adamatch import load
-from adamatch.report import written
+from adamatch import predictions
 from pathlib import Path
 model = load("run", device="cpu")
 model.predict("one")
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before, began, rows = peak(), time.monotonic(), 0
-with written.csv_file(Path("out.csv"), model.classes) as write:
+with predictions.csv_file(Path("out.csv"), model.classes) as write:
     for part in model.stream("many")[1]:
         write(part)
         rows += len(part)
