@@ -1,4 +1,4 @@
-"""Give cases to processes, and watch them: what hangs, dies or takes too much memory is ended, written down and replaced."""
+"""Gives cases to processes and watches them: one that hangs, dies or takes too much memory is recorded and replaced."""
 
 import multiprocessing as mp
 import os
@@ -15,7 +15,7 @@ from unittest import mock
 
 from fuzz.worker import Outcome, serve
 
-LONGEST = 10.0  # seconds for one case
+LONGEST = 20.0  # seconds for one case
 MOST = 2048  # MiB that a process may have in memory
 START = 120.0  # seconds for a process to import everything
 LOOK = 0.05  # seconds between two looks at its memory
@@ -59,7 +59,7 @@ def _part(cases: Sequence[Case], table: str) -> dict[Case, Outcome]:
 
 def _until_it_ends(cases: list[Case], table: str, folder: Path, outcomes: dict[Case, Outcome]) -> list[Case]:
     """Do cases in a new process; returns those that are left when it had to be ended."""
-    # From a server that has imported everything and has no threads: a fork of a process with threads may hang by itself.
+    # From a server that has imported everything and has no threads: a fork of a process with threads may hang.
     context = mp.get_context("forkserver")
     mine, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs, table, folder), daemon=True)
@@ -82,13 +82,13 @@ def _until_it_ends(cases: list[Case], table: str, folder: Path, outcomes: dict[C
 
 
 def _watch(process: mp.process.BaseProcess, pipe: "mp.connection.Connection[object, object]", folder: Path) -> Outcome:
-    began, before = time.monotonic(), _held_up(process.pid)
+    began = time.monotonic()
     while True:
         with suppress(EOFError, ConnectionResetError):
             if pipe.poll(LOOK):
                 outcome = Outcome(*pipe.recv())  # type: ignore[misc]
                 return outcome._replace(kind="memory") if outcome.peak > MOST else outcome
-        spent = time.monotonic() - began - (_held_up(process.pid) - before)
+        spent = time.monotonic() - began
         if not process.is_alive():
             return Outcome("crash", f"{_tail(folder)}\nended by signal {-(process.exitcode or 0)}", 0, spent)
         memory = _memory(process.pid)
@@ -96,13 +96,6 @@ def _watch(process: mp.process.BaseProcess, pipe: "mp.connection.Connection[obje
             process.kill()
             process.join()
             return Outcome("memory" if memory > MOST else "hang", f"{memory:,} MiB after {spent:.1f} s", memory, spent)
-
-
-def _held_up(pid: int | None) -> float:
-    """Seconds that the process has waited for a core so far: those are not its own."""
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    return 0.0
 
 
 def _memory(pid: int | None) -> int:

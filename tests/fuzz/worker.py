@@ -62,7 +62,7 @@ class Sound:
         self.digest = digest(target.read(copy / self.file))
 
     def damaged(self, folder: Path, random: Random) -> Outcome:
-        """Damage a copy, read it, and say what came of it. The folder's name is new each time: some readers remember."""
+        """Damages a copy and reads it. The folder has a new name each time: some readers cache."""
         change = random.choice((damage.raw, damage.raw, *self.target.inside))
         changed = change(self.data, random)
         shutil.copytree(self.folder, folder)
@@ -88,7 +88,7 @@ class Sound:
 
 @contextlib.contextmanager
 def at_a_fixed_time() -> Iterator[None]:
-    """Zip, gzip and MATLAB files have their time in them: with another one, a case of the same number would be another."""
+    """Zip, gzip and MATLAB files contain their time: without this, a case would not repeat."""
     with (
         mock.patch("time.time", return_value=1.7e9),
         mock.patch("time.asctime", return_value="Tue Nov 14 22:13:20 2023"),

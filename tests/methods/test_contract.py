@@ -189,11 +189,7 @@ def test_build_says_what_is_wrong_in_one_line() -> None:
     net = TinyNet(3)
     for name, options, says in (
         ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
-        (
-            "adamatch",
-            {"aling": "none"},
-            "method 'adamatch' has no option 'aling': its options are interpolate, align,",
-        ),
+        ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are interpolate, align,"),
         ("adamatch", {"tau": 0.5}, "has no option 'tau'"),
         ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
         ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),
