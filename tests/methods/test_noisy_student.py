@@ -6,7 +6,6 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 from torch import tensor
 
-from adamatch.base.errors import InputError
 from adamatch.methods.noisy_student import NoisyStudent
 
 
@@ -32,12 +31,3 @@ def test_confident_predictions_are_kept() -> None:
     assert NoisyStudent(2).keep(y).tolist() == [True, False, False, True], "above 0.9, not at it"
     assert NoisyStudent(2, threshold=0.4).keep(y).all()
     assert not NoisyStudent(2, threshold=1.0).keep(y).any()
-
-
-def test_arguments() -> None:
-    assert NoisyStudent(2).generations == 1
-    assert NoisyStudent(2, generations=3).generations == 3
-    with pytest.raises(InputError, match="from 1 to 65,536, not 0"):
-        NoisyStudent(2, generations=0)
-    with pytest.raises(InputError, match="from 0 to 1"):
-        NoisyStudent(2, threshold=90)
