@@ -30,7 +30,7 @@ from adamatch.networks.weights import load_weights
 LOOKED_AT = 64  # images of a split
 
 EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"  # turned by 90 degrees
-IMAGES = {
+IMAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "jpeg": ("JPEG", "RGB", {"quality": 90, "exif": EXIF}),
     "jpeg, progressive": ("JPEG", "L", {"progressive": True}),
     "png": ("PNG", "RGB", {}),

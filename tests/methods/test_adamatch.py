@@ -35,9 +35,14 @@ def reference(
     z = tiny_net.logits(p, np.concatenate([x_sl, x_tu]))
     estimates, passes, confidences = remembered or ([], [], [])
     result = losses.adamatch(
-        *(z[: len(x_sl)], tiny_net.logits(p, x_sl), z[len(x_sl) :]),
-        *(batch.y_sl.numpy(), batch.lam.numpy(), float(batch.progress)),
-        **dict(zip(("means_sl", "means_tu"), history, strict=True)),
+        z[: len(x_sl)],
+        tiny_net.logits(p, x_sl),
+        z[len(x_sl) :],
+        batch.y_sl.numpy(),
+        batch.lam.numpy(),
+        float(batch.progress),
+        means_sl=history[0],
+        means_tu=history[1],
         **{THEIRS.get(name, name): value for name, value in options.items() if name not in ("pools", "anchored")},
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         estimates=estimates,
@@ -157,8 +162,12 @@ def test_no_gradient_through_pseudo_labels_threshold_or_alignment(options: dict[
     assert (joint[2 * n_sl : 2 * n_sl + n_tu] == 0).all(), "weak target views only make labels"
     z = net.joint.detach().numpy()
     guess = losses.adamatch(
-        *(z[: 2 * n_sl], net.alone.detach().numpy(), z[2 * n_sl :]),
-        *(batch.y_sl.numpy(), batch.lam.numpy(), 0.25),
+        z[: 2 * n_sl],
+        net.alone.detach().numpy(),
+        z[2 * n_sl :],
+        batch.y_sl.numpy(),
+        batch.lam.numpy(),
+        0.25,
         means_sl=[],
         means_tu=[],
         **{THEIRS.get(name, name): value for name, value in options.items()},

@@ -25,8 +25,11 @@ def reference(
     z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
     n = 2 * len(batch.y_sl)
     result = losses.fixmatch(
-        *(z[:n], z[n:], batch.y_sl.numpy()),
-        **dict(zip(("means_labels", "means_guesses"), history, strict=True)),
+        z[:n],
+        z[n:],
+        batch.y_sl.numpy(),
+        means_labels=history[0],
+        means_guesses=history[1],
         **{"align_to" if name == "align" else name: value for name, value in options.items() if name != "anchored"},
         progress=float(batch.progress),
         estimates=[] if estimates is None else estimates,
