@@ -1,4 +1,4 @@
-"""Supervised and BaselineBN: loss and gradients against NumPy and finite differences."""
+"""Supervised, BaselineBN and NoisyStudent: loss and gradients against NumPy and finite differences."""
 
 from typing import Literal
 
@@ -10,6 +10,9 @@ from reference.tiny_net import TinyNet, joined, make_batch
 
 from adamatch.methods.baseline import BaselineBN, Supervised
 from adamatch.methods.contract import Batch
+from adamatch.methods.noisy_student import NoisyStudent
+
+Kind = type[Supervised] | type[BaselineBN] | type[NoisyStudent]
 
 
 def reference(p: tiny_net.Params, batch: Batch, joint: bool, source_loss: str) -> float:
@@ -19,13 +22,15 @@ def reference(p: tiny_net.Params, batch: Batch, joint: bool, source_loss: str) -
     return losses.labelled(batch.y_sl.numpy(), z[:n], z[n : 2 * n], source_loss)
 
 
-@pytest.mark.parametrize(("kind", "joint"), [(Supervised, False), (BaselineBN, True)])
+@pytest.mark.parametrize(("kind", "joint"), [(Supervised, False), (BaselineBN, True), (NoisyStudent, False)])
 @pytest.mark.parametrize("source_loss", ["sum", "half"])
-@pytest.mark.parametrize("absent", [-1, 0])
+@pytest.mark.parametrize("labels", ["all", "absent", "soft"])
 def test_loss_and_gradients_match_the_reference(
-    kind: type[Supervised] | type[BaselineBN], joint: bool, source_loss: Literal["sum", "half"], absent: int
+    kind: Kind, joint: bool, source_loss: Literal["sum", "half"], labels: str
 ) -> None:
-    net, batch = TinyNet(3).train(), make_batch(0, absent=absent)
+    net, batch = TinyNet(3).train(), make_batch(0, absent=0 if labels == "absent" else -1)
+    if labels == "soft":
+        batch = batch._replace(y_sl=(batch.y_sl * 3 + torch.rand(6, 3)).softmax(1))
     p = tiny_net.params_of(net)
     method = kind(3, source_loss=source_loss)
     loss, metrics = method.loss(net, batch)

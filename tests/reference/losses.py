@@ -1,7 +1,7 @@
-"""The equations and the methods' losses in float64 NumPy, written from the paper and `facts.md`, image by image.
+"""The equations and the methods' losses in float64 NumPy, written from the paper, image by image.
 
-A loss takes logits. Labels guessed by the network can be given as constants (`guess`): that is what stop_gradient means,
-and what finite differences need.
+A loss takes logits. Pseudo-labels can be passed as constants (`guess`): this is stop_gradient, and finite differences
+need it.
 """
 
 import math
@@ -112,7 +112,7 @@ def window_average(means: Sequence[Array], length: int = 128) -> Array:
 def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float = 1.0) -> float:
     """Eq. (9); also the losses of Supervised, NoisyStudent and, on joint logits, BaselineBN (appendix B).
 
-    Halved as in the authors' code, the sum over all images is divided by the length of one of the `batches` that they are.
+    Halved as in the authors' code, the sum over all images is divided by the length of one of their `batches`.
     """
     total = sum(float(value) for value in (*cross_entropy(y, z_w), *cross_entropy(y, z_s)))
     there = sum(bool(row.any()) for row in y)  # rows of zeros have no label
@@ -153,9 +153,9 @@ def adamatch(
     confidences: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
+    """Logits hold weak views first, then strong ones. `means_*`: batch means of earlier steps; this step's are appended.
 
-    Of the last `from_target` labelled images, the target's, threshold and alignment know nothing, and they have a loss of
+    The last `from_target` labelled images, the target's, are left out of threshold and alignment, and have a loss of
     their own (SSDA in the authors' code).
     """
     z_sl = interpolate(z_sl_joint, z_sl_alone, lam) if interpolated else z_sl_joint
@@ -240,7 +240,7 @@ def fixmatch(
     estimates: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """FixMatch+ (or FixMatch, `align_to="none"`) from the logits of one joint forward: weak views first, then strong ones."""
+    """FixMatch+ (or FixMatch, `align_to="none"`) from the logits of one joint forward: weak views, then strong ones."""
     n_sl, n_tu = len(y_sl), len(z_tu) // 2
     z_w = np.concatenate([z_sl[:n_sl], z_tu[:n_tu]])
     z_s = np.concatenate([z_sl[n_sl:], z_tu[n_tu:]])
