@@ -153,7 +153,7 @@ def adamatch(
     confidences: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """Logits hold weak views first, then strong ones. `means_*`: batch means of earlier steps; this step's are appended.
+    """Logits hold weak views first, then strong ones. `means_*`: batch means of earlier steps, to which this is added.
 
     The last `from_target` labelled images, the target's, are left out of threshold and alignment, and have a loss of
     their own (SSDA in the authors' code).

@@ -57,7 +57,7 @@ class Update(NamedTuple):
 
 
 class Trainer:
-    """`weights` (MCD's other head is "second"), `running` statistics, weight average, momenta, rates, class averages."""
+    """`weights` (MCD's other head is "second"), `running` statistics, averages, momenta, rates, class averages."""
 
     def __init__(self, settings: Settings, weights: Values, running: Values) -> None:
         self.settings = settings
