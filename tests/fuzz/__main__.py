@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from fuzz.runner import Case, run
+from fuzz.runner import Case, Outcome, run
 from fuzz.targets import TARGETS
-from fuzz.worker import Outcome
 
 BAD = ("traceback", "differs", "crash", "hang", "memory")
 SHOWN = 3  # of each target's failures
