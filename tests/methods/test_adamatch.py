@@ -10,8 +10,8 @@ from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
 from torch import Tensor, nn, tensor
 
-from adamatch.methods import confidence_weights
 from adamatch.methods.adamatch import AdaMatch
+from adamatch.methods.averages import learned
 from adamatch.methods.contract import Batch
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
 from adamatch.networks.wideresnet import WideResNet
@@ -27,13 +27,12 @@ def reference(
     batch: Batch,
     history: Histories,
     guess: losses.Guess | None = None,
-    remembered: list[list[losses.Array]] | None = None,
+    passes: list[losses.Array] | None = None,
     **options: Any,
 ) -> losses.Result:
     """The whole loss in NumPy, from the images on."""
     x_sl, x_tu = joined(batch.x_sl_w, batch.x_sl_s), joined(batch.x_tu_w, batch.x_tu_s)
     z = tiny_net.logits(p, np.concatenate([x_sl, x_tu]))
-    estimates, passes, confidences = remembered or ([], [], [])
     result = losses.adamatch(
         z[: len(x_sl)],
         tiny_net.logits(p, x_sl),
@@ -45,9 +44,7 @@ def reference(
         means_tu=history[1],
         **{THEIRS.get(name, name): value for name, value in options.items() if name not in ("pools", "anchored")},
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
-        estimates=estimates,
-        passes=passes,
-        confidences=confidences,
+        passes=[] if passes is None else passes,
         guess=guess,
     )
     if options.get("anchored"):
@@ -71,7 +68,6 @@ def reference(
         {"align": "labels"},
         {"align": "none"},
         {"align": "target", "target": KNOWN},
-        {"align": "estimated", "window": 2, "decay": 0.5},
         {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
         {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
         {"threshold": "fixed", "tau": 0.5},
@@ -81,7 +77,6 @@ def reference(
         {"threshold": "classes", "window": 2},
         {"threshold": "classes", "window": 2, "tau": 0.0},
         {"threshold": "classes", "window": 2, "tau": 1.0},
-        {"threshold": "soft", "window": 2},
         {"anchored": True},
         {"anchored": True, "threshold": "fixed", "tau": 1.0},
     ],
@@ -91,12 +86,12 @@ def reference(
 def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent: int) -> None:
     net, method = TinyNet(3).train(), AdaMatch(3, **options)
     history: Histories = ([], [])
-    remembered: list[list[losses.Array]] = [[], [], []]
+    passes: list[losses.Array] = []
     for step in range(3):  # the class averages remember
         batch = make_batch(step, absent=absent, progress=0.7 if "release" in options else 0.3)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
-        theirs = reference(p, batch, history, remembered=remembered, **options)
+        theirs = reference(p, batch, history, passes=passes, **options)
     assert metrics["mask"].item() == pytest.approx(np.mean(theirs.guess.trusted))
     counts = [sum(t * (c == j) for c, t in zip(*theirs.guess, strict=True)) / 9 for j in range(3)]
     np.testing.assert_allclose(metrics["pseudo_labels"], counts, atol=1e-12)
@@ -117,14 +112,11 @@ def test_the_target_loss_counts_fully_where_the_warm_up_ends(warm_up: float, pro
     assert loss.item() == pytest.approx((metrics["loss_source"] + weight * metrics["loss_target"]).item(), rel=1e-9)
 
 
-def test_shares_of_the_target_are_the_windows_mean_or_the_estimate() -> None:
-    window, estimated = AdaMatch(3, window=2), AdaMatch(3, align="estimated", window=2)
-    for method in (window, estimated):
-        method.loss(TinyNet(3), make_batch(0))
-        assert method.shares.sum().item() == pytest.approx(1)
-    torch.testing.assert_close(window.shares, window.mean_tu.means.mean(0))
-    assert estimated.estimate is not None
-    torch.testing.assert_close(estimated.shares, estimated.estimate.value)
+def test_shares_of_the_target_are_the_windows_mean() -> None:
+    method = AdaMatch(3, window=2)
+    method.loss(TinyNet(3), make_batch(0))
+    assert method.shares.sum().item() == pytest.approx(1)
+    torch.testing.assert_close(method.shares, method.mean_tu.means.mean(0))
 
 
 class Given(nn.Module):
@@ -244,24 +236,6 @@ def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress:
     assert ours == (plain if progress == 1 else aligned)
 
 
-@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.0), (0.25, 0.5), (0.5, 1.0), (1.0, 1.0)])
-def test_the_estimate_takes_the_sources_place_as_mu_rises(progress: float, share: float) -> None:
-    """It remembers as many batches as the window, and follows what alignment itself has made of the target."""
-    net, method, batch = TinyNet(3).train(), AdaMatch(3, align="estimated", window=4), make_batch(0, progress=progress)
-    before = tensor([0.7, 0.2, 0.1])
-    assert method.estimate is not None
-    method.estimate.value.copy_(before)
-    p = tiny_net.params_of(net)
-    x = joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s)
-    _, metrics = method.loss(net, batch)
-    found = method.mean_tu.means.mean(0)
-    wanted = (1 - share) * method.mean_sl.value + share * before
-    assert metrics["divergence"].item() == pytest.approx(losses.kl(wanted.numpy(), found.numpy()), abs=1e-9)
-    aligned = torch.from_numpy(tiny_net.logits(p, x)[12:21]).softmax(1) * ((1e-6 + wanted) / (1e-6 + found))
-    aligned = aligned / aligned.sum(1, keepdim=True)
-    torch.testing.assert_close(method.estimate.value, 0.75 * before + 0.25 * aligned.mean(0))
-
-
 @pytest.mark.parametrize("release", [True, False])
 def test_alignment_of_limit_one_is_none(release: bool) -> None:
     net, batch = TinyNet(3).train(), make_batch(0, progress=0.6)
@@ -274,18 +248,11 @@ def test_alignment_of_limit_one_is_none(release: bool) -> None:
 
 def test_classes_of_which_few_pass_have_lower_thresholds() -> None:
     passed = tensor([0.4, 0.2, 0.0])
-    torch.testing.assert_close(confidence_weights.learned(passed), tensor([1.0, 1 / 3, 0.0]))
+    torch.testing.assert_close(learned(passed), tensor([1.0, 1 / 3, 0.0]))
     few = passed / 8 / 0.925
-    torch.testing.assert_close(confidence_weights.learned(passed / 8), few / (2 - few))
-    assert confidence_weights.learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
-    assert confidence_weights.learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
-
-
-def test_soft_weights_fall_off_below_the_mean() -> None:
-    weights = confidence_weights.soft_weights(tensor([0.2, 0.5, 0.6, 1.0]), tensor(0.6), tensor(0.01))
-    torch.testing.assert_close(weights, tensor([-8.0, -0.5, 0.0, 0.0]).exp())
-    same = confidence_weights.soft_weights(tensor([0.3, 0.3]), tensor(0.3), tensor(0.0))
-    assert same.tolist() == [1, 1]
+    torch.testing.assert_close(learned(passed / 8), few / (2 - few))
+    assert learned(torch.zeros(3)).tolist() == [0, 0, 0]  # none passes
+    assert learned(tensor([1.0, 0, 0])).tolist() == [1, 0, 0]
 
 
 def test_alignment_changes_the_labels_that_are_guessed() -> None:

@@ -12,9 +12,11 @@ from torch import nn
 
 import adamatch.methods
 from adamatch.base.errors import InputError
-from adamatch.methods import MCD, METHODS, AdaMatch, Batch, FixMatch, NoisyStudent, build
+from adamatch.config.recipe import PseudoLabels
+from adamatch.methods import MCD, METHODS, AdaMatch, Batch, FixMatch, NoisyStudent, Pass, build
 from adamatch.networks.wideresnet import WideResNet
 
+PAPER = PseudoLabels()
 FILES = sorted(Path(adamatch.methods.__file__).parent.glob("*.py"))
 
 
@@ -34,7 +36,7 @@ def wide_batch(dtype: torch.dtype) -> Batch:
 
 def make(name: str) -> tuple[nn.Module, nn.Module]:
     net = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
-    return net, build(name, classes=3, net=net, tau=0.9, options={})
+    return net, build(name, classes=3, net=net, recipe=PAPER, options={})
 
 
 def trained(net: nn.Module, method: nn.Module, what: str) -> list[nn.Parameter]:
@@ -67,6 +69,26 @@ def test_phases_give_finite_losses_and_gradients_in_float32(name: str, autocast:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_a_method_says_what_it_sends_through_the_network(name: str) -> None:
+    torch.set_default_dtype(torch.float32)
+    net, method = make(name)
+    features, seen = net.features, []
+
+    def counted(x: torch.Tensor, groups: tuple[int, ...] | None = None) -> torch.Tensor:
+        seen.append(Pass(len(x), groups, torch.is_grad_enabled()))
+        return features(x, groups)  # type: ignore[operator, no-any-return]
+
+    net.features = counted  # type: ignore[assignment]
+    batch = wide_batch(torch.float32)
+    for phase in method.phases:  # type: ignore[union-attr]
+        phase.loss(net, batch)
+    said = METHODS[name].passes(len(batch.x_sl_w), len(batch.x_tu_w))
+    assert sorted(said, key=str) == sorted(seen, key=str)
+    work = sum(each.images * (3 if each.trained else 1) for each in seen)  # a backward pass is as much as two forwards
+    assert 3 * METHODS[name].images_per_step(len(batch.x_sl_w), len(batch.x_tu_w)) == pytest.approx(work)
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_state_dict_is_the_whole_state(name: str) -> None:
     net, method = make(name)
     batch = wide_batch(torch.float64)
@@ -75,7 +97,7 @@ def test_state_dict_is_the_whole_state(name: str) -> None:
         return [phase.loss(net, batch)[0].item() for phase in method.phases]  # type: ignore[union-attr]
 
     step(method)
-    loaded = build(name, classes=3, net=net, tau=0.9, options={})
+    loaded = build(name, classes=3, net=net, recipe=PAPER, options={})
     loaded.load_state_dict(method.state_dict())
     twin = copy.deepcopy(method)
     assert step(method) == step(loaded) == step(twin)
@@ -86,7 +108,7 @@ def test_state_dict_is_the_whole_state(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "mcd"])
 def test_any_network_with_a_forward_will_do(name: str) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    method = build(name, classes=3, net=net, tau=0.9, options={})
+    method = build(name, classes=3, net=net, recipe=PAPER, options={})
     for phase in method.phases:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
@@ -96,13 +118,13 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
     net = TinyNet(3).train()
     for progress, same in ((0.0, False), (0.5, True), (1.0, True)):
         found = [
-            build(name, classes=3, net=net, tau=0.9, options={"anchored": anchored})
+            build(name, classes=3, net=net, recipe=PAPER, options={"anchored": anchored})
             .phases[0]
             .loss(net, make_batch(0, progress=progress))[0]
             for anchored in (True, False)
         ]
         assert torch.equal(*found) == same
-    method = build(name, classes=3, net=net, tau=0.9, options={"anchored": True})
+    method = build(name, classes=3, net=net, recipe=PAPER, options={"anchored": True})
     with pytest.raises(InputError, match="anchored=True needs labels that unlabelled images had"):
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
@@ -121,9 +143,9 @@ def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str, opti
     )
     alone = batch._replace(lam=torch.ones(2 * len(batch.y_sl), 3))
     torch.manual_seed(0)  # for the second head of one of them
-    method = build(name, classes=3, net=net, tau=0.9, options=options)
+    method = build(name, classes=3, net=net, recipe=PAPER, options=options)
     torch.manual_seed(0)
-    of_two = build(name, classes=3, net=net, tau=0.9, batches=2.0, options=options)
+    of_two = build(name, classes=3, net=net, recipe=PAPER, batches=2.0, options=options)
     found, wanted = of_two.phases[0].loss(net, more)[1], method.phases[0].loss(net, alone)[1]
     torch.testing.assert_close(found["loss_source"], wanted["loss_source"])
 
@@ -138,41 +160,37 @@ def test_labels_are_counted_where_there_are_some() -> None:
         torch.testing.assert_close(mean.value, wanted)
 
 
-ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True, "anchored": True}
-
-
 def test_build_passes_what_each_method_takes() -> None:
     net = TinyNet(3, width=7)
-    adamatch_ = build("adamatch", classes=3, net=net, tau=0.8, options={"align": "target", "target": [0.2, 0.3, 0.5]})
+    given = {"align": "target", "target": [0.2, 0.3, 0.5]}
+    adamatch_ = build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.8), options=given)
     assert isinstance(adamatch_, AdaMatch)
     assert adamatch_.tau == 0.8
     torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
-    for options, released in (({}, True), ({"release": False}, False)):  # an option goes before the recipe
-        built = build("adamatch", classes=3, net=net, tau=0.9, alignment=ALIGNMENT, options=options)
-        assert isinstance(built, AdaMatch)
-        assert (built.release, built.align, built.limit) == (released, "estimated", 2.5)
-        assert (built.mean_sl.decay, len(built.mean_tu.means), built.anchored) == (0.5, 7, True)
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        *(("estimated", {}, "estimated"), ("source", {}, "labels"), ("source", {"align": "none"}, "none"))
-    ]
-    for align, chosen, wanted in cases:
-        given = {**ALIGNMENT, "align": align}
-        fixmatch = build("fixmatch+", classes=3, net=net, tau=0.7, alignment=given, options=chosen)
-        assert isinstance(fixmatch, FixMatch)
-        assert (fixmatch.tau, fixmatch.align, fixmatch.limit, fixmatch.release) == (0.7, wanted, 2.5, True)
-        assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means), fixmatch.anchored) == (0.5, 7, True)
-    student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
+    recipe = PseudoLabels(tau=0.7, limit=2.5, window=7, decay=0.5, release=True, anchored=True)
+    for name, options, released in (
+        ("adamatch", {}, True),
+        ("adamatch", {"release": False}, False),  # an option goes before the recipe
+        ("fixmatch+", {}, True),
+    ):
+        built = build(name, classes=3, net=net, recipe=recipe, options=options)
+        assert isinstance(built, AdaMatch | FixMatch)
+        assert (built.tau, built.release, built.limit, built.anchored) == (0.7, released, 2.5, True)
+        average, window = (
+            (built.mean_sl, built.mean_tu) if isinstance(built, AdaMatch) else (built.mean_labels, built.mean_guesses)
+        )
+        assert (average.decay, len(window.means)) == (0.5, 7)
+    student = build("noisystudent", classes=3, net=net, recipe=PseudoLabels(tau=0.6), options={"generations": 2})
     assert isinstance(student, NoisyStudent)
-    assert (student.threshold, student.generations) == (0.6, 2)
-    mcd = build("mcd", classes=3, net=net, tau=0.9, options={})
+    assert student.tau == 0.6
+    mcd = build("mcd", classes=3, net=net, recipe=PAPER, options={})
     assert isinstance(mcd, MCD)
     assert mcd.head.weight.shape == (3, 7)
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
-    ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are interpolate, align,"),
-    ("adamatch", {"tau": 0.5}, "has no option 'tau'"),
+    ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are tau, interpolate, align,"),
     ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
     ("adamatch", {"align": "target"}, "go together"),
     ("adamatch", {"target": [0.2, 0.5, 0.3]}, "go together"),
@@ -194,7 +212,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "options", "says"), WRONG, ids=str)
 def test_what_is_wrong_is_said_in_one_line(name: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as error:
-        build(name, classes=3, net=TinyNet(3), tau=0.9, options=options)
+        build(name, classes=3, net=TinyNet(3), recipe=PAPER, options=options)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -202,4 +220,4 @@ def test_what_is_wrong_is_said_in_one_line(name: str, options: dict[str, Any], s
 @pytest.mark.parametrize("name", ["adamatch", "fixmatch+", "noisystudent"])
 def test_thresholds_are_probabilities(name: str) -> None:
     with pytest.raises(InputError, match="from 0 to 1, not 90"):
-        build(name, classes=3, net=TinyNet(3), tau=90, options={})
+        build(name, classes=3, net=TinyNet(3), recipe=PAPER, options={"tau": 90})
