@@ -46,7 +46,7 @@ class Batches:
             images, guesses = problem.unlabelled, problem.guesses
             guessed = images if guesses is None else Labelled(images.parts, guesses)
             self.unlabelled = feed(guessed, recipe.batch * recipe.uratio)
-        if step.views.learns:
+        if step.views.learns and problem.probes:
             probed = zip(problem.probes, labelled_counts(recipe, problem.probes, self.classes), strict=True)
             self.probes = [feed(pool, count) for pool, count in probed]
         # Source images in place of labelled target images, until these count.
