@@ -81,7 +81,7 @@ def _serve(
                 _make(targets[name], folder / f"sound {number}")
         os._exit(0)
     if os.waitpid(maker, 0)[1]:
-        raise RuntimeError("a sound file cannot be made or read")
+        raise RuntimeError(f"a sound file cannot be made or read: {(folder / 'log').read_text()[-2000:]}")
     places = {name: folder / f"sound {number}" for number, name in enumerate(targets)}
     waiting, outcomes = list(reversed(cases)), dict[Case, Outcome]()
     running: dict[int, tuple[Case, float, Path]] = {}
