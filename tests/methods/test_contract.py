@@ -190,7 +190,7 @@ def test_build_passes_what_each_method_takes() -> None:
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
-    ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are tau, interpolate, align,"),
+    ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are tau, interpolate,"),
     ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
     ("adamatch", {"align": "target"}, "go together"),
     ("adamatch", {"target": [0.2, 0.5, 0.3]}, "go together"),
