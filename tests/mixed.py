@@ -23,7 +23,7 @@ EXIF_ORIENTATION = 274
 
 
 def write_mixed(folder: Path, count: int, largest: int = 100, seed: int = 0) -> list[Path]:
-    """`count` files in all modes, sides from 1 to `largest`, some turned by EXIF; smooth, so that resizing has a say."""
+    """`count` files in all modes, sides from 1 to `largest`, some turned by EXIF; smooth, so that resizing matters."""
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     files = []

@@ -1,11 +1,17 @@
-"""Pages of the documentation, and what is in them: links, anchors, blocks of code, commands."""
+"""Pages of the documentation, and what is in them: links, anchors, blocks of code, commands; and those there are."""
 
+import functools
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import typer
+
+from adamatch import cli
 
 ROOT = Path(__file__).parent.parent
 # In the order of reading, so that what a command needs was made by one before it.
@@ -44,6 +50,15 @@ def _commands(words: list[str]) -> Iterator[list[str]]:
         yield from _commands(words[at + 1 :])
     elif words:
         yield words[: words.index(">")] if ">" in words else words
+
+
+@functools.cache
+def command_line() -> Any:
+    """The program's click command with all others; those below `data` and `grid` are imported when they are called."""
+    made: Any = typer.main.get_command(cli.app)
+    for name, home in cli.LATER.items():
+        made.commands[name] = typer.main.get_group(importlib.import_module(home).app)
+    return made
 
 
 def prose(page: Path) -> str:

@@ -56,10 +56,8 @@ def test_every_test_that_is_named_exists() -> None:
         for name in re.findall(r"\btest_\w+(?!\.py)\b", pointer.replace("/", " ")):
             if f"{name}.py" not in {path.name for path in sources}:
                 assert any(f"def {name}(" in source for source in sources.values()), pointer
-        if pointer.partition(":")[0].endswith(".py") and pointer.startswith(
-            ("methods/test", "nets/test", "train/", "data/test")
-        ):
-            assert (TESTS / pointer.partition(":")[0]).is_file(), pointer
+        if found := re.match(r"\w+/test_\w+\.py", pointer):
+            assert (TESTS / found[0]).is_file(), pointer
 
 
 def test_links_of_the_readme_and_the_documents_lead_somewhere() -> None:

@@ -1,6 +1,5 @@
-"""Examples of the documentation run: commands of one's own images and Python as they stand, all others are at least parsed."""
+"""Examples of the documentation run: Python, and commands for own images; other commands are at least parsed."""
 
-import functools
 import importlib.util
 import re
 import sys
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from colours import arrays
-from pages import ROOT, blocks, commands, inline, pages
+from pages import ROOT, blocks, command_line, commands, inline, pages
 from PIL import Image
 from test_examples import example
 from torch import nn
@@ -26,18 +24,9 @@ OWN = ("fit", "predict", "evaluate", "report", "choose", "export")
 ELSEWHERE = ("export", "nvidia-cuda-mps-control", "ray", "sh", "source", "timeout", "cd")  # nothing of ours
 
 
-@functools.cache
-def tree() -> Any:
-    """All commands; those below `data` and `grid` are imported when they are called."""
-    made: Any = typer.main.get_command(cli.app)
-    for name, home in cli.LATER.items():
-        made.commands[name] = typer.main.get_group(importlib.import_module(home).app)
-    return made
-
-
 def resolved(words: list[str]) -> tuple[Any, list[str]]:
     """The command that `adamatch ...` calls, and its arguments."""
-    command, rest = tree(), words
+    command, rest = command_line(), words
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{' '.join(words)}: there is no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]

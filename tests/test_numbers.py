@@ -4,11 +4,12 @@ import importlib
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from pages import command_line
 from PIL import Image
 from train import tiny
 
@@ -24,7 +25,7 @@ TRAIN = "train --source rendered --target handwritten --out {folder}/run"
 GRID = "grid run handwriting --out {folder}/grid"
 # Each command line, and its numbers: refused are, of each, all of ABSURD; "text" stands for itself.
 LINES: dict[str, tuple[str, ...]] = {
-    "demo --out {folder}/demo": ("seed",),
+    "demo --out {folder}/demo": ("seed", "images"),
     FOLDERS: ("seed", "labels-per-class", "size", "images", "batch", "lr", "frozen"),
     TRAIN: ("labels", "images", "batch", "uratio", "tau", "lr", "weight-decay", "seed"),
     "grid plan handwriting": ("gpus",),
@@ -39,17 +40,11 @@ OPTIONS = {
     "adamatch": ("window", "pools", "decay", "warm_up", "batches", "interpolate", "release", "target"),
     "noisystudent": ("generations",),
 }
-LARGE = {
-    "size": "100000",
-    "batch": "1000000000",
-    "uratio": "1000000",
-    "images": "9999999999999999",
-    "processes": "100000",
-}
+LARGE = {"size": "9" * 6, "batch": "9" * 10, "uratio": "9" * 7, "images": "9" * 16, "processes": "9" * 6}
 
 
 class Began(Exception):  # noqa: N818
-    """What was given was taken, and the work begins."""
+    """The arguments were accepted, and the work begins."""
 
 
 @pytest.fixture
@@ -69,7 +64,7 @@ def nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command says as it refuses; it ends with 2, in few words and soon."""
+    """The error of a command that is refused: exit code 2, in few words and soon."""
     began = time.monotonic()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["adamatch", *(word.format(folder=folder) for word in line.split(" "))])
@@ -79,7 +74,7 @@ def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert time.monotonic() - began < 60
     text = capsys.readouterr().err
     assert "Traceback" not in text
-    # One line; what cannot even be read as a number is the command line's own to tell, in its frame.
+    # One line; what cannot be read as a number is reported by typer, in a frame.
     assert (text.startswith("error: ") and text.count("\n") == 1) or "Invalid value for" in text, text
     assert len(text) < 1000
     return text
@@ -89,10 +84,7 @@ def said(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(("line", "option"), [(line, option) for line, options in LINES.items() for option in options])
 def test_absurd_numbers(line: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for value in (*ABSURD, *([LARGE[option]] if option in LARGE else [])):
-        if (option, value) not in {
-            ("lr", HUGE),
-            ("weight-decay", HUGE),
-        }:  # a learning rate of which it is said what comes
+        if (option, value) not in {("lr", HUGE), ("weight-decay", HUGE)}:  # these are numbers like others
             said(f"{line} --{option} {value}", tmp_path, capsys)
 
 
@@ -105,9 +97,8 @@ def test_absurd_options_of_a_method(
 ) -> None:
     for value in (*ABSURD, f"{HUGE},{ENDLESS}", "nan,inf", "0"):
         if (option, value) != ("decay", "0"):
-            assert option.split("_")[0] in said(
-                f"{TRAIN} --method {method} --option {option}={value}", tmp_path, capsys
-            )
+            line = f"{TRAIN} --method {method} --option {option}={value}"
+            assert option.split("_")[0] in said(line, tmp_path, capsys)
 
 
 @pytest.mark.usefixtures("nothing_begins")
@@ -121,21 +112,21 @@ def test_sound_numbers_are_taken(tmp_path: Path) -> None:
             cli.main()
 
 
+def numbers(command: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every command, and its options that take a number."""
+    for below, each in getattr(command, "commands", {}).items():
+        yield from numbers(each, f"{name} {below}".strip())
+    function = (lambda: None) if hasattr(command, "commands") else command.callback
+    for option, parameter in inspect.signature(function).parameters.items():
+        kind = next(iter(get_args(parameter.annotation)), parameter.annotation)  # of Annotated
+        if {int, float} & {kind, *get_args(kind)}:
+            yield name, option.replace("_", "-")
+
+
 def test_every_number_of_the_command_line_is_among_them() -> None:
-    tested = {
-        (line.split(" --")[0].removesuffix(" handwriting").removesuffix(" svhn"), name)
-        for line in LINES
-        for name in LINES[line]
-    }
-    commands: dict[str, Callable[..., Any]] = {
-        **{each.callback.__name__: each.callback for each in cli.app.registered_commands if each.callback},
-        **{f"grid {each.callback.__name__}": each.callback for each in grid.app.registered_commands if each.callback},
-        **{f"data {each.callback.__name__}": each.callback for each in data.app.registered_commands if each.callback},
-        **{f"data generate {each.name}": each.callback for each in data.generate.registered_commands if each.callback},
-    }
-    assert {"fit", "train", "grid run", "data prepare", "data generate digits"} <= commands.keys()
-    for command, function in commands.items():
-        for name, parameter in inspect.signature(function).parameters.items():
-            kinds = str(parameter.annotation).split("typer")[0]
-            if "int" in kinds.split("[")[1].replace("|", ",").split(",") or " float" in kinds or "[float" in kinds:
-                assert (command, name.replace("_", "-")) in tested, (command, name)
+    named = [(line.split(" --")[0].removesuffix(" handwriting").removesuffix(" svhn"), line) for line in LINES]
+    tested = {(command, option) for command, line in named for option in LINES[line]}
+    found = set(numbers(command_line()))
+    assert {"demo", "fit", "train", "grid run", "data prepare", "data generate digits"} <= {name for name, _ in found}
+    untested = found - tested
+    assert not untested

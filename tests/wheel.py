@@ -1,4 +1,4 @@
-"""`make wheel`: the package as somebody else gets it. Built, checked, installed into an empty environment, and used there."""
+"""`make wheel`: the package as others get it: built, checked, installed into an empty environment, and used there."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def write_images(folder: Path, count: int, light: int) -> None:
-    """`count` images of every colour, one folder per class, of several kinds of files; `light` is what a domain looks like."""
+    """`count` images of every colour, one folder per class, in several formats; `light` distinguishes domains."""
     rng = np.random.default_rng(abs(light))
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)
@@ -59,7 +59,7 @@ def install(wheel: Path, env: Path) -> Path:
 
 
 def use(programs: Path, work: Path) -> None:
-    """What a new user does: the demonstration, a model for their own images, its predictions, a file for use elsewhere."""
+    """What a new user does: the demonstration, a model for their own images, its predictions, an export."""
     adamatch = programs / "adamatch"
     where = run(programs / "python", "-c", "import adamatch; print(adamatch.__file__)", cwd=work)
     assert Path(where.strip()).is_relative_to(programs.parent), f"{where} is not of the wheel"

@@ -7,9 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from fuzz.runner import Case, run
+from fuzz.runner import Case, Outcome, run
 from fuzz.targets import TARGETS
-from fuzz.worker import Outcome
 
 BAD = ("traceback", "differs", "crash", "hang", "memory")
 SHOWN = 3  # of each target's failures
@@ -25,10 +24,10 @@ def main() -> int:
     given = asked.parse_args()
     names = given.target or list(TARGETS)
     whole = given.cases / sum(TARGETS[name].share for name in names)
-    numbers = {
-        name: range(math.ceil(whole * TARGETS[name].share)) if given.only is None else [given.only] for name in names
-    }
-    cases = [Case(name, number, given.seed) for name in names for number in numbers[name]]
+    counts = {name: math.ceil(whole * TARGETS[name].share) for name in names}
+    cases = [Case(name, number, given.seed) for name in names for number in range(counts[name])]
+    if given.only is not None:
+        cases = [Case(name, given.only, given.seed) for name in names]
     began = time.monotonic()
     outcomes = run(cases, "fuzz.targets", given.processes)
     print(*summary(outcomes), sep="\n")
@@ -48,19 +47,18 @@ def summary(outcomes: dict[Case, Outcome]) -> Iterable[str]:
         counts = Counter(outcome.kind for outcome in mine.values())
         failed = "".join(f"  {counts[kind]} {kind}" for kind in BAD if counts[kind])
         peak = max(outcome.peak for outcome in mine.values())
-        yield f"{name:28} {len(mine):6} cases {counts['refused']:6} refused {counts['read']:6} read {peak:6} MiB{failed}"
+        told = f"{len(mine):6} cases {counts['refused']:6} refused {counts['read']:6} read {peak:6} MiB"
+        yield f"{name:28} {told}{failed}"
         if len(mine) == 1:
             yield next(iter(mine.values())).detail
             continue
-        told: dict[str, str] = {}
+        shown: dict[str, str] = {}
         for case, outcome in mine.items():
             if outcome.kind in BAD:
                 last = (outcome.detail.strip().splitlines() or [""])[-1][:160]
-                told.setdefault(
-                    f"{outcome.kind}: {last[:40]}",
-                    f"    --target {name!r} --only {case.number}: {outcome.kind}: {last}",
-                )
-        yield from list(told.values())[:SHOWN]
+                line = f"    --target {name!r} --only {case.number}: {outcome.kind}: {last}"
+                shown.setdefault(f"{outcome.kind}: {last[:40]}", line)
+        yield from list(shown.values())[:SHOWN]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ways to damage a file: bytes anywhere, and, for some formats, what stands inside once checksums are made right again."""
+"""Ways to damage a file: bytes anywhere and, in some formats, contents whose checksums are made right again."""
 
 import bz2
 import gzip
@@ -26,30 +26,24 @@ WORDS = (
         b"nan",
         b"1e999",
         b"-1",
-        b"\xc2\xb2",
-    ),
-    *(
-        b"9" * 5000,
-        b"[" * 3000,
-        b"{" * 3000,
-        b"'",
-        b'"',
-        b"\r\n",
-        b"\xe2\x80\xae",
-        b"\xed\xb0\x80",
         b" ",
-        b"\\",
-        b"%s",
-        b"None",
     ),
+    *(b"\xc2\xb2", b"9" * 5000, b"[" * 3000, b"{" * 3000, b"'", b'"', b"\r\n", b"\xe2\x80\xae", b"\xed\xb0\x80"),
+    *(b"\\", b"%s", b"None"),
 )
+CHANGES = (
+    *("flip", "flip", "flip", "byte", "byte", "number", "number", "cut", "remove", "insert", "repeat", "blank"),
+    *("noise", "word"),
+)
+NUMBERS = ((">I", 32), ("<I", 32), (">H", 16), ("<H", 16), ("<Q", 64), (">Q", 64))
 
 
 def raw(data: bytes, random: Random) -> bytes:
     """One to four changes of bytes, half of them near an end, where headers and directories are."""
+    changed = bytearray(data)
     for _ in range(random.choice((1, 1, 1, 2, 4))):
-        data = random.choice(CHANGES)(bytearray(data), random)
-    return data
+        _change(changed, random)
+    return bytes(changed)
 
 
 def _at(data: bytearray, random: Random) -> int:
@@ -61,67 +55,32 @@ def _at(data: bytearray, random: Random) -> int:
     return len(data) - 1 - random.randrange(min(len(data), 256)) if near < 0.5 else random.randrange(len(data))
 
 
-def _flip(data: bytearray, random: Random) -> bytes:
-    if data:
-        data[_at(data, random)] ^= 1 << random.randrange(8)
-    return bytes(data)
-
-
-def _byte(data: bytearray, random: Random) -> bytes:
-    if data:
-        data[_at(data, random)] = random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))
-    return bytes(data)
-
-
-def _number(data: bytearray, random: Random) -> bytes:
-    at, value = _at(data, random), random.choice(EXTREMES)
-    form, bits = random.choice(((">I", 32), ("<I", 32), (">H", 16), ("<H", 16), ("<Q", 64), (">Q", 64)))
-    piece = struct.pack(form, value % 2**bits)
-    data[at : at + len(piece)] = piece
-    return bytes(data)
-
-
-def _cut(data: bytearray, random: Random) -> bytes:
-    return bytes(data[: _at(data, random)])
-
-
-def _remove(data: bytearray, random: Random) -> bytes:
-    at = _at(data, random)
-    del data[at : at + random.choice((1, 2, 4, 8, 64, 512))]
-    return bytes(data)
-
-
-def _insert(data: bytearray, random: Random) -> bytes:
-    at = _at(data, random)
-    data[at:at] = random.randbytes(random.choice((1, 2, 4, 8, 64)))
-    return bytes(data)
-
-
-def _repeat(data: bytearray, random: Random) -> bytes:
-    start, at = _at(data, random), _at(data, random)
-    data[at:at] = data[start : start + random.choice((1, 4, 16, 128, 1024))]
-    return bytes(data)
-
-
-def _blank(data: bytearray, random: Random) -> bytes:
-    at, length = _at(data, random), random.choice((2, 8, 64, 512))
-    data[at : at + length] = random.choice((b"\0", b"\xff", b" ")) * len(data[at : at + length])
-    return bytes(data)
-
-
-def _noise(data: bytearray, random: Random) -> bytes:
-    at, length = _at(data, random), random.choice((2, 8, 64))
-    data[at : at + length] = random.randbytes(len(data[at : at + length]))
-    return bytes(data)
-
-
-def _word(data: bytearray, random: Random) -> bytes:
-    at = _at(data, random)
-    data[at:at] = random.choice(WORDS)
-    return bytes(data)
-
-
-CHANGES = (_flip, _flip, _flip, _byte, _byte, _number, _number, _cut, _remove, _insert, _repeat, _blank, _noise, _word)
+def _change(data: bytearray, random: Random) -> None:
+    at, length = _at(data, random), random.choice((1, 2, 4, 8, 64, 512))
+    piece = bytes(data[at : at + length])
+    match random.choice(CHANGES):
+        case "flip":
+            data[at : at + 1] = bytes(each ^ 1 << random.randrange(8) for each in piece[:1])
+        case "byte":
+            data[at : at + 1] = bytes([random.choice((0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)))])
+        case "number":
+            form, bits = random.choice(NUMBERS)
+            data[at : at + bits // 8] = struct.pack(form, random.choice(EXTREMES) % 2**bits)
+        case "cut":
+            del data[at:]
+        case "remove":
+            del data[at : at + length]
+        case "insert":
+            data[at:at] = random.randbytes(length)
+        case "repeat":
+            start = _at(data, random)
+            data[start:start] = piece
+        case "blank":
+            data[at : at + length] = random.choice((b"\0", b"\xff", b" ")) * len(piece)
+        case "noise":
+            data[at : at + length] = random.randbytes(len(piece))
+        case "word":
+            data[at:at] = random.choice(WORDS)
 
 
 def text(data: bytes, random: Random) -> bytes:
@@ -185,8 +144,11 @@ def within_bz2(damage: Damage) -> Damage:
     return lambda data, random: bz2.compress(damage(bz2.decompress(data), random))
 
 
+CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"iTXt", b"zTXt", b"eXIf", b"IEND", b"pHYs")
+
+
 def png(data: bytes, random: Random) -> bytes:
-    """A chunk is damaged, doubled, dropped or moved, and its checksum made right; or the pixels are, before they are packed."""
+    """A chunk is damaged, doubled or moved, and its checksum made right; or the pixels are damaged before packing."""
     chunks, at = [], 8
     while at < len(data):
         size = struct.unpack(">I", data[at : at + 4])[0]
@@ -200,9 +162,7 @@ def png(data: bytes, random: Random) -> bytes:
     elif way == 1 and kind == b"IDAT":
         body = zlib.compress(raw(zlib.decompress(body), random))
     elif way == 2:
-        kind = random.choice(
-            (b"IHDR", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"iTXt", b"zTXt", b"eXIf", b"IEND", b"pHYs")
-        )
+        kind = random.choice(CHUNKS)
     else:
         body = raw(body, random)
     chunks[number] = kind, body
@@ -229,9 +189,7 @@ def tar(data: bytes, random: Random) -> bytes:
         size = random.choice((-1, -512, 2**40, 2**62, -(2**62)))
         head[124:136] = b"\x80" + size.to_bytes(11, "big") if size >= 0 else (256**12 + size).to_bytes(12, "big")
     elif way == 2:
-        head[156:157] = random.choice(
-            (b"0", b"1", b"2", b"3", b"5", b"6", b"7", b"S", b"L", b"K", b"x", b"g", b"X", b"\xff")
-        )
+        head[156] = random.choice(b"0123567SLKxgX\xff")
     elif way == 3:
         head[random.randrange(345)] = random.randrange(256)
     else:
@@ -239,27 +197,24 @@ def tar(data: bytes, random: Random) -> bytes:
     return data[:at] + _summed(head) + data[at + 512 :]
 
 
+EXTENSIONS = (
+    *(
+        b"a" * 600,
+        b"../x\0",
+        b"\xff" * 20,
+        b"14 size=-1024\n",
+        b"18 path=../../x.y\n",
+        b"99999999999 path=x\n",
+        b"6 =x\n",
+    ),
+    *(b"30 GNU.sparse.map=0,1,2,3,4,5\n", b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"),
+    *(b"27 size=9999999999999999\n", b"21 hdrcharset=BINARY\n"),
+)
+
+
 def _extension(random: Random) -> bytes:
     """A long name, or attributes, as their own member before the one that they belong to."""
-    body = random.choice(
-        (
-            *(
-                b"a" * 600,
-                b"../x\0",
-                b"\xff" * 20,
-                b"14 size=-1024\n",
-                b"18 path=../../x.y\n",
-                b"99999999999 path=x\n",
-                b"6 =x\n",
-            ),
-            *(
-                b"30 GNU.sparse.map=0,1,2,3,4,5\n",
-                b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n",
-                b"27 size=9999999999999999\n",
-            ),
-            b"21 hdrcharset=BINARY\n",
-        )
-    )
+    body = random.choice(EXTENSIONS)
     head = tarfile.TarInfo("././@LongLink")
     head.type, head.size = random.choice((b"L", b"K", b"x", b"g")), len(body)
     return head.tobuf(tarfile.GNU_FORMAT) + body.ljust(-(-len(body) // 512) * 512, b"\0")
@@ -271,19 +226,18 @@ def _summed(head: bytearray) -> bytes:
     return bytes(head)
 
 
+# flags, method, checksum, packed size, unpacked size, length of the name: where they are in either header
+ZIP_FIELDS = ((6, 8, "<H"), (8, 10, "<H"), (14, 16, "<I"), (18, 20, "<I"), (22, 24, "<I"), (26, 28, "<H"))
+
+
 def zipped(data: bytes, random: Random) -> bytes:
     """The same field of a member becomes the same bad value in both of its headers."""
     local = [at.start() for at in re.finditer(rb"PK\x03\x04", data)]
     central = [at.start() for at in re.finditer(rb"PK\x01\x02", data)]
     which = random.randrange(min(len(local), len(central)))
     changed = bytearray(data)
-    # flags, method, checksum, packed size, unpacked size, length of the name: where they are in either header
-    here, there, form = random.choice(
-        ((6, 8, "<H"), (8, 10, "<H"), (14, 16, "<I"), (18, 20, "<I"), (22, 24, "<I"), (26, 28, "<H"))
-    )
-    value = random.choice((0, 1, 8, 9, 12, 14, 93, 0x800, 0x801, 99, 255, 2**15, 2**31, 2**32 - 1)) % (
-        65536 if form == "<H" else 2**32
-    )
+    here, there, form = random.choice(ZIP_FIELDS)
+    value = random.choice((0, 1, 8, 9, 12, 14, 93, 0x800, 0x801, 99, 255, 2**15, 2**31, 2**32 - 1))
     if random.random() < 0.4:  # the name itself, perhaps said to be UTF-8
         word = random.choice(WORDS)[:8]
         for at, length in ((local[which] + 30, len(word)), (central[which] + 46, len(word))):
@@ -292,7 +246,7 @@ def zipped(data: bytes, random: Random) -> bytes:
             changed[at] |= 8 * random.randrange(2)
         return bytes(changed)
     for at in (local[which] + here, central[which] + there):
-        struct.pack_into(form, changed, at, value)
+        struct.pack_into(form, changed, at, value % 2 ** (8 * struct.calcsize(form)))
     return bytes(changed)
 
 
@@ -306,14 +260,15 @@ def safetensors(data: bytes, random: Random) -> bytes:
 OPERATIONS = b"(0.12FIJKLMNPRSTUVXabcdeghijloprstu}]q)" + bytes(range(0x80, 0x98))
 
 
+GLOBALS = (b"cnumpy\nndarray\n", b"c_codecs\nencode\n", b"cos\nsystem\n")
+
+
 def pickled(data: bytes, random: Random) -> bytes:
     """Operations of the pickle machine are put in, left out or put for others."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 5, 20))):
         at = _at(changed, random)
         piece = bytes(random.choices(OPERATIONS, k=random.choice((1, 1, 2, 3, 8))))
-        piece += random.choice(
-            (b"", b"", b"\xff\xff\xff\x7f", b"\0\0\0\0", b"cnumpy\nndarray\n", b"c_codecs\nencode\n", b"cos\nsystem\n")
-        )
+        piece += random.choice((b"", b"", b"\xff\xff\xff\x7f", b"\0\0\0\0", *GLOBALS))
         changed[at : at + random.choice((0, 0, len(piece)))] = piece
     return bytes(changed)

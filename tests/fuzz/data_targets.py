@@ -1,10 +1,10 @@
 """Every format that holds images, labels or starting weights."""
 
-import functools
 import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,9 @@ from adamatch.networks.weights import load_weights
 
 LOOKED_AT = 64  # images of a split
 
-IMAGES = {
-    "jpeg": (
-        "JPEG",
-        "RGB",
-        {"quality": 90, "exif": b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"},
-    ),
+EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"  # turned by 90 degrees
+IMAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "jpeg": ("JPEG", "RGB", {"quality": 90, "exif": EXIF}),
     "jpeg, progressive": ("JPEG", "L", {"progressive": True}),
     "png": ("PNG", "RGB", {}),
     "png, palette": ("PNG", "P", {"transparency": 3}),
@@ -91,54 +88,46 @@ def _read_archive(path: Path) -> Any:
     return {member.name: member.read() for member in members(path)}
 
 
-def split(name: str, domain: str, part: str = "train", size: int = 32) -> Callable[[Path], Any]:
-    """A split of a published set, as `prepare` reads it."""
+def published(
+    file: str, where: str, write: Callable[[Path], Any], *inside: damage.Damage, checked: bool = True
+) -> Target:
+    """A file of a published set, read as `prepare` does; `where` is the set, its domain and the split."""
+    name, domain, part = where.split("/")
+
+    def make(folder: Path) -> Path:
+        write(folder)
+        return folder / file
 
     def read(path: Path) -> Any:
         found = READERS[name](Found(path.parent), domain)
         if part not in found:
             raise InputError(f"{path}: no {part}")
-        of = found[part]()
+        of, size = found[part](), 96 if name == "stl10" else 32
         wanted = np.arange(of.count) < LOOKED_AT
         return of.labels, of.classes, [(index, fit(payload, size)) for index, payload in of.images(wanted)]
 
-    return read
+    return Target(make, read, checked, inside)
 
 
-def made(file: str, write: Callable[[Path], Any]) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        write(folder)
-        return folder / file
-
-    return make
-
-
-def _svhn(folder: Path, compressed: bool) -> None:
+def _svhn(compressed: bool, folder: Path) -> None:
     (folder / "train_32x32.mat").write_bytes(formats.svhn_bytes(6, compressed=compressed)[0])
 
 
 def _npz(folder: Path) -> None:
     (folder / "svhn").mkdir()
-    np.savez_compressed(
-        folder / "svhn/train.npz", images=formats.random_images(6, 32, 32, 3), labels=formats.random_labels(6)
-    )
+    images, labels = formats.random_images(6, 32, 32, 3), formats.random_labels(6)
+    np.savez_compressed(folder / "svhn/train.npz", images=images, labels=labels)
 
 
 def _domainnet(folder: Path) -> None:
-    images = formats.random_images(6, 12, 12, 3)
-    parts = {
-        "train": {f"{name}/{i}.png": images[i] for i, name in enumerate(("cat", "dog", "cat"))},
-        "test": {"dog/9.png": images[5]},
-    }
+    one, two, three, four = formats.random_images(4, 12, 12, 3)
+    parts = {"train": {"cat/0.png": one, "dog/1.png": two, "cat/2.png": three}, "test": {"dog/9.png": four}}
     formats.domainnet(folder, "sketch", parts, ["cat", "dog"], "PNG")
 
 
 def _office(folder: Path) -> None:
-    images = formats.random_images(4, 12, 12, 3)
-    files = {
-        f"dslr/images/{'bike' if i % 2 else 'mug'}/{i}.png": formats.encoded(image) for i, image in enumerate(images)
-    }
-    formats.tar(folder / "office31.tar", files)
+    images = zip(("mug/0", "bike/1", "mug/2", "bike/3"), formats.random_images(4, 12, 12, 3), strict=True)
+    formats.tar(folder / "office31.tar", {f"dslr/images/{name}.png": formats.encoded(image) for name, image in images})
 
 
 def _cifar(kind: str, folder: Path) -> None:
@@ -149,7 +138,7 @@ def _cifar(kind: str, folder: Path) -> None:
 def _pickle(protocol: int, folder: Path) -> Path:
     batch = {
         b"data": formats.random_images(3, 40),
-        b"labels": [1, 2, 3],
+        b"labels": [1, 2],
         b"names": [b"a", "b"],
         b"f": np.linspace(0, 1, 4),
     }
@@ -161,7 +150,7 @@ def _read_pickle(path: Path) -> Any:
     return unpickle(path.read_bytes(), str(path))
 
 
-@functools.cache
+@cache
 def _net() -> torch.nn.Module:
     torch.manual_seed(0)
     return networks.build("wrn-tiny", 3)
@@ -183,83 +172,67 @@ def _read_weights(path: Path) -> Any:
         return str(load_weights(net, path)), dict(net.state_dict())
 
 
-def _bound(function: Callable[..., Any], *given: Any) -> Callable[..., Any]:
-    return functools.partial(function, *given)
-
-
-inner_tar = damage.within_gzip(damage.tar)
+TAR_GZ, BYTES_GZ = damage.within_gzip(damage.tar), damage.within_gzip(damage.raw)
 TARGETS: dict[str, Target] = {
     **{
-        name: Target(_bound(_image, *facts), _read_image, facts[0] == "PNG", (damage.png,) if facts[0] == "PNG" else ())
+        name: Target(
+            partial(_image, *facts), _read_image, facts[0] == "PNG", (damage.png,) if facts[0] == "PNG" else ()
+        )
         for name, facts in IMAGES.items()
         if facts[0] in kinds()
     },
     "list of images": Target(_list, _read_list, inside=(damage.text,)),
-    "zip": Target(_bound(_archive, "x.zip"), _read_archive, True, (damage.zipped,)),
-    "tar": Target(_bound(_archive, "x.tar"), _read_archive, inside=(damage.tar,)),
-    "tar.gz": Target(_bound(_archive, "x.tar.gz"), _read_archive, True, (inner_tar,)),
-    "idx.gz, images": Target(
-        made("train-images-idx3-ubyte.gz", lambda folder: formats.mnist(folder, "train", 6)),
-        split("digitfive", "mnist"),
-        True,
-        (damage.within_gzip(damage.raw),),
+    "zip": Target(partial(_archive, "x.zip"), _read_archive, True, (damage.zipped,)),
+    "tar": Target(partial(_archive, "x.tar"), _read_archive, inside=(damage.tar,)),
+    "tar.gz": Target(partial(_archive, "x.tar.gz"), _read_archive, True, (TAR_GZ,)),
+    **{
+        f"idx.gz, {what}": published(
+            f"train-{what}-ubyte.gz", "digitfive/mnist/train", partial(formats.mnist, split="train", count=6), BYTES_GZ
+        )
+        for what in ("images-idx3", "labels-idx1")
+    },
+    "hdf5": published("usps.h5", "digitfive/usps/train", partial(formats.usps_h5, count=4), checked=False),
+    "table.gz": published(
+        "zip.train.gz",
+        "digitfive/usps/train",
+        lambda folder: formats.usps_text(folder, "train", "zip", 4),
+        *(damage.within_gzip(damage.text), BYTES_GZ),
     ),
-    "idx.gz, labels": Target(
-        made("train-labels-idx1-ubyte.gz", lambda folder: formats.mnist(folder, "train", 6)),
-        split("digitfive", "mnist"),
-        True,
-        (damage.within_gzip(damage.raw),),
+    "table.bz2": published(
+        "usps.bz2",
+        "digitfive/usps/train",
+        lambda folder: formats.usps_text(folder, "train", "libsvm", 4),
+        damage.within_bz2(damage.text),
     ),
-    "hdf5": Target(made("usps.h5", lambda folder: formats.usps_h5(folder, 4)), split("digitfive", "usps")),
-    "table.gz": Target(
-        made("zip.train.gz", lambda folder: formats.usps_text(folder, "train", "zip", 4)),
-        split("digitfive", "usps"),
-        True,
-        (damage.within_gzip(damage.text), damage.within_gzip(damage.raw)),
+    "mnist_m.tar.gz": published(
+        "mnist_m.tar.gz",
+        "digitfive/mnistm/train",
+        lambda folder: formats.mnist_m(folder / "mnist_m.tar.gz", 3),
+        *(TAR_GZ, BYTES_GZ),
     ),
-    "table.bz2": Target(
-        made("usps.bz2", lambda folder: formats.usps_text(folder, "train", "libsvm", 4)),
-        split("digitfive", "usps"),
-        True,
-        (damage.within_bz2(damage.text),),
-    ),
-    "mnist_m.tar.gz": Target(
-        made("mnist_m.tar.gz", lambda folder: formats.mnist_m(folder / "mnist_m.tar.gz", 3)),
-        split("digitfive", "mnistm"),
-        True,
-        (inner_tar, damage.within_gzip(damage.raw)),
-    ),
-    "mat": Target(made("train_32x32.mat", lambda folder: _svhn(folder, False)), split("svhn", "svhn")),
-    "mat, packed": Target(made("train_32x32.mat", lambda folder: _svhn(folder, True)), split("svhn", "svhn")),
-    "npz": Target(made("svhn/train.npz", _npz), split("digitfive", "svhn"), True, (damage.zipped,)),
-    "domainnet's zip": Target(made("sketch.zip", _domainnet), split("domainnet", "sketch"), True, (damage.zipped,)),
-    "domainnet's list": Target(
-        made("sketch_train.txt", _domainnet), split("domainnet", "sketch"), inside=(damage.text,)
-    ),
-    "office31.tar": Target(made("office31.tar", _office), split("office31", "dslr"), inside=(damage.tar,)),
-    "cifar, pickles": Target(
-        made("cifar-100-python.tar.gz", _bound(_cifar, "python")),
-        split("cifar100", "cifar100", "test"),
-        True,
-        (inner_tar, damage.within_gzip(damage.raw)),
-    ),
-    "cifar, mat": Target(
-        made("cifar-100-matlab.tar.gz", _bound(_cifar, "matlab")),
-        split("cifar100", "cifar100", "test"),
-        True,
-        (damage.within_gzip(damage.raw),),
-    ),
-    "stl10": Target(
-        made("stl10_binary.tar.gz", lambda folder: formats.stl10(folder / "stl10_binary.tar.gz", {"train": 2})),
-        split("stl10", "stl10", "train", 96),
-        True,
-        (inner_tar,),
+    "mat": published("train_32x32.mat", "svhn/svhn/train", partial(_svhn, False), checked=False),
+    "mat, packed": published("train_32x32.mat", "svhn/svhn/train", partial(_svhn, True), checked=False),
+    "npz": published("svhn/train.npz", "digitfive/svhn/train", _npz, damage.zipped),
+    "domainnet's zip": published("sketch.zip", "domainnet/sketch/train", _domainnet, damage.zipped),
+    "domainnet's list": published("sketch_train.txt", "domainnet/sketch/train", _domainnet, damage.text, checked=False),
+    "office31.tar": published("office31.tar", "office31/dslr/train", _office, damage.tar, checked=False),
+    "stl10": published(
+        "stl10_binary.tar.gz",
+        "stl10/stl10/train",
+        lambda folder: formats.stl10(folder / "stl10_binary.tar.gz", {"train": 2}),
+        TAR_GZ,
     ),
     **{
-        f"pickle, protocol {protocol}": Target(_bound(_pickle, protocol), _read_pickle, inside=(damage.pickled,) * 3)
+        f"cifar, {kind}": published(
+            f"cifar-100-{kind}.tar.gz", "cifar100/cifar100/test", partial(_cifar, kind), *(TAR_GZ, BYTES_GZ)
+        )
+        for kind in ("python", "matlab")
+    },
+    **{
+        f"pickle, protocol {protocol}": Target(partial(_pickle, protocol), _read_pickle, inside=(damage.pickled,) * 3)
         for protocol in (0, 2, 5)
     },
-    "weights, safetensors": Target(_bound(_weights, "safetensors"), _read_weights, inside=(damage.safetensors,)),
-    "weights, torch": Target(_bound(_weights, "zip"), _read_weights, inside=(damage.zipped,)),
-    "weights, torch before 1.6": Target(_bound(_weights, "old"), _read_weights, inside=(damage.pickled,)),
+    "weights, safetensors": Target(partial(_weights, "safetensors"), _read_weights, inside=(damage.safetensors,)),
+    "weights, torch": Target(partial(_weights, "zip"), _read_weights, inside=(damage.zipped,)),
+    "weights, torch before 1.6": Target(partial(_weights, "old"), _read_weights, inside=(damage.pickled,)),
 }

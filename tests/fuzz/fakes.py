@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,64 +19,43 @@ def _make(folder: Path) -> Path:
     return folder / "file"
 
 
-def _is_sound(path: Path) -> bool:
-    return path.read_bytes() == SOUND
+def _faulty(fault: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    return lambda path: None if path.read_bytes() == SOUND else fault(path)
 
 
-def _refuse(path: Path) -> Any:
-    if not _is_sound(path):
-        raise InputError(f"{path} is damaged")
+def _refuse(path: Path) -> None:
+    raise InputError(f"{path} is damaged")
 
 
-def _raise(path: Path) -> Any:
-    if not _is_sound(path):
-        raise KeyError("step")
+def _raise(path: Path) -> None:
+    raise KeyError("step")
 
 
-def _die(path: Path) -> Any:
-    if not _is_sound(path):
-        os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def _wait(path: Path) -> Any:
-    if not _is_sound(path):
-        time.sleep(1000)
-
-
-def _wait_once(path: Path) -> Any:
+def _wait_once(path: Path) -> None:
     """As on a machine that is busy with something else."""
-    mark = path.parents[2] / f"fuzz-waited-{os.getppid()}"
-    if not _is_sound(path):
-        if not mark.exists():
-            mark.touch()
-            time.sleep(1000)
-        mark.unlink()
+    mark = path.parents[2] / "waited"
+    if not mark.exists():
+        mark.touch()
+        time.sleep(1000)
+    mark.unlink()
 
 
-def _fill(path: Path) -> Any:
-    """For a moment, too short to be seen by looking from time to time."""
-    return None if _is_sound(path) else len(bytes(1 << 30).replace(b"\0", b"x"))
-
-
-def _keep_filling(path: Path) -> Any:
+def _keep_filling(path: Path) -> None:
     kept = []
-    while not _is_sound(path):
+    while True:
         kept.append(b"x" * (1 << 25))
         time.sleep(0.01)
 
 
-def _read(path: Path) -> Any:
-    return path.read_bytes()
-
-
-TARGETS = {
-    "refused": Target(_make, _refuse, checked=True),
-    "read": Target(_make, _read),
-    "traceback": Target(_make, _raise),
-    "crash": Target(_make, _die),
-    "hang": Target(_make, _wait),
-    "read, once more": Target(_make, _wait_once),
-    "memory": Target(_make, _fill),
-    "memory, more and more": Target(_make, _keep_filling),
-    "differs": Target(_make, _read, checked=True),
+READERS: dict[str, Callable[[Path], Any]] = {
+    "refused": _faulty(_refuse),
+    "read": Path.read_bytes,
+    "traceback": _faulty(_raise),
+    "crash": _faulty(lambda path: os.kill(os.getpid(), signal.SIGSEGV)),
+    "hang": _faulty(lambda path: time.sleep(1000)),
+    "read, once more": _faulty(_wait_once),
+    "memory": _faulty(lambda path: len(bytes(1 << 30).replace(b"\0", b"x"))),  # too short to be seen by looking
+    "memory, more and more": _faulty(_keep_filling),
+    "differs": Path.read_bytes,
 }
+TARGETS = {name: Target(_make, read, checked=name in ("refused", "differs")) for name, read in READERS.items()}

@@ -1,24 +1,32 @@
-"""Give cases to processes, and watch them: what hangs, dies or takes too much memory is ended, written down and replaced."""
+"""Reads each damaged file in a process of its own, so that a crash, a hang or too much memory ends only that."""
 
+import contextlib
+import faulthandler
+import importlib
+import itertools
+import json
 import multiprocessing as mp
 import os
+import resource
+import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from multiprocessing import forkserver
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 from unittest import mock
 
-from fuzz.worker import Outcome, serve
+from fuzz import damage
+from fuzz.target import Target, digest
 
-LONGEST = 10.0  # seconds for one case
-MOST = 2048  # MiB that a process may have in memory
-START = 120.0  # seconds for a process to import everything
-LOOK = 0.05  # seconds between two looks at its memory
+from adamatch.base.errors import InputError
+
+MIB = 1 << 20 if sys.platform == "darwin" else 1 << 10  # of getrusage's unit
 
 
 class Case(NamedTuple):
@@ -27,92 +35,131 @@ class Case(NamedTuple):
     seed: int
 
 
-def run(cases: Sequence[Case], table: str, processes: int) -> dict[Case, Outcome]:
-    """What came of each case. `table`: the module whose TARGETS they are of."""
-    _start_server(table)
-    parts = [cases[number::processes] for number in range(processes)]
-    with ThreadPoolExecutor(processes) as pool:
-        done = pool.map(lambda part: _part(part, table), parts)
-        found = {case: outcome for part in done for case, outcome in part.items()}
+class Outcome(NamedTuple):
+    """`kind`: read, refused, traceback, differs, crash, hang or memory."""
+
+    kind: str
+    detail: str = ""
+    peak: int = 0  # MiB
+    seconds: float = 0.0
+
+
+class Limits(NamedTuple):
+    seconds: float = 10.0  # for one case; a second attempt, as the machine may be busy, has five times as many
+    memory: int = 2048  # MiB of a process
+
+
+LIMITS = Limits()
+
+
+def run(cases: Sequence[Case], table: str, processes: int, limits: Limits = LIMITS) -> dict[Case, Outcome]:
+    """The outcome of each case. `table`: the module whose TARGETS they are of."""
+    context = mp.get_context("spawn")  # a fork of this process, which may have threads, might hang
+    mine, theirs = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
+        server = context.Process(target=_serve, args=(theirs, cases, table, processes, limits, Path(folder)))
+        server.start()
+        theirs.close()
+        try:
+            found: dict[Case, Outcome] = mine.recv()
+        finally:
+            server.kill()
+            server.join()
     return {case: found[case] for case in cases}
 
 
-def _start_server(table: str) -> None:
-    mp.get_context("forkserver").set_forkserver_preload(["fuzz.worker", table])
-    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(sys.path)}):  # by itself it looks elsewhere
-        forkserver.ensure_running()
+def _serve(
+    pipe: "Connection[object, object]", cases: Sequence[Case], table: str, processes: int, limits: Limits, folder: Path
+) -> None:
+    """Imports everything once, has no threads, and forks for each case."""
+    tempfile.tempdir = str(folder)
+    targets: dict[str, Target] = importlib.import_module(table).TARGETS
+    if (maker := os.fork()) == 0:
+        _log_to(folder)
+        for number, name in enumerate(targets):
+            if any(case.target == name for case in cases):
+                _make(targets[name], folder / f"sound {number}")
+        os._exit(0)
+    if os.waitpid(maker, 0)[1]:
+        raise RuntimeError(f"a sound file cannot be made or read: {(folder / 'log').read_text()[-2000:]}")
+    places = {name: folder / f"sound {number}" for number, name in enumerate(targets)}
+    waiting, outcomes = list(reversed(cases)), dict[Case, Outcome]()
+    running: dict[int, tuple[Case, float, Path]] = {}
+    count = itertools.count()
+    while waiting or running:
+        while waiting and len(running) < processes:
+            case = waiting.pop()
+            seconds = limits.seconds * (5 if case in outcomes else 1)
+            place = folder / f"case {next(count)}"
+            place.mkdir()
+            pid = os.fork()
+            if pid == 0:
+                _read(targets[case.target], places[case.target], place, case, limits._replace(seconds=seconds))
+            running[pid] = case, time.monotonic(), place
+        pid, status, usage = os.wait4(-1, 0)
+        case, began, place = running.pop(pid)
+        first = case not in outcomes
+        outcomes[case] = _outcome(place, status, usage.ru_maxrss // MIB, time.monotonic() - began, limits)
+        if outcomes[case].kind == "hang" and first:
+            waiting.append(case)
+        shutil.rmtree(place, ignore_errors=True)
+    pipe.send(outcomes)
 
 
-def _part(cases: Sequence[Case], table: str) -> dict[Case, Outcome]:
-    outcomes: dict[Case, Outcome] = {}
-    left, again = list(cases), set[Case]()
-    while left:
-        with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
-            rest = _until_it_ends(left, table, Path(folder), outcomes)
-        last = left[len(left) - len(rest) - 1]
-        if outcomes[last].kind == "hang" and last not in again:  # a machine that is busy may have held it up: once more
-            again.add(last)
-            rest.insert(0, last)
-        left = rest
-    return outcomes
+def _make(target: Target, folder: Path) -> None:
+    """A sound file, where it is in its folder, and what is read from it."""
+    (folder / "files").mkdir(parents=True)
+    with at_a_fixed_time():
+        file = target.make(folder / "files").relative_to(folder / "files")
+    shutil.copytree(folder / "files", folder / "copy")
+    facts = {"file": str(file), "digest": digest(target.read(folder / "copy" / file))}
+    (folder / "facts.json").write_text(json.dumps(facts))
 
 
-def _until_it_ends(cases: list[Case], table: str, folder: Path, outcomes: dict[Case, Outcome]) -> list[Case]:
-    """Do cases in a new process; returns those that are left when it had to be ended."""
-    # From a server that has imported everything and has no threads: a fork of a process with threads may hang by itself.
-    context = mp.get_context("forkserver")
-    mine, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, table, folder), daemon=True)
-    process.start()
-    theirs.close()
+def _read(target: Target, sound: Path, place: Path, case: Case, limits: Limits) -> None:
+    """Damages a copy and reads it; never returns. SIGALRM ends a process that hangs."""
+    _log_to(place)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    resource.setrlimit(resource.RLIMIT_DATA, (2 * limits.memory << 20, resource.RLIM_INFINITY))
+    random = Random(f"{case.seed}/{case.target}/{case.number}")
+    facts = json.loads((sound / "facts.json").read_text())
+    change = random.choice((damage.raw, damage.raw, *target.inside))
+    path = shutil.copytree(sound / "files", place / "files") / facts["file"]
+    path.write_bytes(change(path.read_bytes(), random))
+    kind, detail = "read", ""
     try:
-        if not mine.poll(START) or mine.recv() != "ready":
-            raise RuntimeError("the process that reads cannot start")
-        for number, case in enumerate(cases):
-            mine.send(case)
-            outcomes[case] = _watch(process, mine, folder)
-            if not process.is_alive():
-                return cases[number + 1 :]
-        mine.send(None)
-        process.join(LONGEST)
-        return []
-    finally:
-        process.kill()
-        process.join()
+        same = digest(target.read(path)) == facts["digest"]
+        if not same and change is damage.raw and target.checked:
+            kind, detail = "differs", f"{path.stat().st_size} bytes"
+    except InputError as error:
+        kind, detail = "refused" if "\n" not in str(error) else "traceback", str(error)
+    except BaseException as error:
+        kind, detail = "memory" if isinstance(error, MemoryError) else "traceback", traceback.format_exc()
+    (place / "outcome.json").write_text(json.dumps([kind, detail]))
+    os._exit(0)
 
 
-def _watch(process: mp.process.BaseProcess, pipe: "mp.connection.Connection[object, object]", folder: Path) -> Outcome:
-    began, before = time.monotonic(), _held_up(process.pid)
-    while True:
-        with suppress(EOFError, ConnectionResetError):
-            if pipe.poll(LOOK):
-                outcome = Outcome(*pipe.recv())  # type: ignore[misc]
-                return outcome._replace(kind="memory") if outcome.peak > MOST else outcome
-        spent = time.monotonic() - began - (_held_up(process.pid) - before)
-        if not process.is_alive():
-            return Outcome("crash", f"{_tail(folder)}\nended by signal {-(process.exitcode or 0)}", 0, spent)
-        memory = _memory(process.pid)
-        if memory > MOST or spent > LONGEST:
-            process.kill()
-            process.join()
-            return Outcome("memory" if memory > MOST else "hang", f"{memory:,} MiB after {spent:.1f} s", memory, spent)
+def _log_to(folder: Path) -> None:
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):  # libraries written in C report damage there
+        os.dup2(log, stream)
+    faulthandler.enable(os.fdopen(log, "w", closefd=False))
 
 
-def _held_up(pid: int | None) -> float:
-    """Seconds that the process has waited for a core so far: those are not its own."""
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    return 0.0
+def _outcome(place: Path, status: int, peak: int, seconds: float, limits: Limits) -> Outcome:
+    number = os.waitstatus_to_exitcode(status)
+    kind, detail = "hang" if number == -signal.SIGALRM else "crash", f"ended with {number}"
+    with contextlib.suppress(OSError):
+        kind, detail = json.loads((place / "outcome.json").read_text())
+    if kind == "crash":
+        detail = f"{(place / 'log').read_bytes()[-2000:].decode(errors='replace')}\n{detail}"
+    return Outcome("memory" if peak > limits.memory else kind, detail, peak, seconds)
 
 
-def _memory(pid: int | None) -> int:
-    """MiB."""
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
-    return 0
-
-
-def _tail(folder: Path) -> str:
-    with suppress(OSError):
-        return (folder / "log").read_bytes()[-2000:].decode(errors="replace")
-    return ""
+@contextlib.contextmanager
+def at_a_fixed_time() -> Iterator[None]:
+    """Zip, gzip and MATLAB files contain their time: without this, a case would not repeat."""
+    date = "Tue Nov 14 22:13:20 2023"
+    with mock.patch("time.time", return_value=1.7e9), mock.patch("time.asctime", return_value=date):
+        yield

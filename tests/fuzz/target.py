@@ -15,8 +15,8 @@ from fuzz.damage import Damage
 class Target:
     """`make` writes a sound file (and what belongs to it) into a folder; `read` reads it as the package does.
 
-    `checked`: the file has checksums, so that damaged bytes either leave what is read as it was or are noticed. `inside` are
-    ways of damage after which such checksums are right again.
+    `checked`: the file has checksums, so that damaged bytes are either noticed or change nothing. `inside` are ways of
+    damage after which such checksums are right again.
     """
 
     make: Callable[[Path], Path]

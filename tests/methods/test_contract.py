@@ -3,6 +3,7 @@
 import copy
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,18 +12,16 @@ from torch import nn
 
 import adamatch.methods
 from adamatch.base.errors import InputError
+from adamatch.config.recipe import PseudoLabels
 from adamatch.methods import MCD, METHODS, AdaMatch, Batch, FixMatch, NoisyStudent, Pass, build
 from adamatch.networks.wideresnet import WideResNet
 
+PAPER = PseudoLabels()
 FILES = sorted(Path(adamatch.methods.__file__).parent.glob("*.py"))
 
 
-def test_files_are_found() -> None:
-    assert {"adamatch.py", "parts.py", "mcd.py"} <= {file.name for file in FILES}
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_files_are_short_and_know_no_task_file_device_or_optimiser(file: Path) -> None:
+def test_methods_know_no_task_file_device_or_optimiser(file: Path) -> None:
     text = file.read_text()
     assert not re.findall(r"(?<![a-z])(uda|ssl|ssda)(?![a-z])", text.lower())
     assert not re.findall(r"torch\.optim|\bopen\(|\blogging\b|\bcuda\b|\bprint\(", text)
@@ -37,7 +36,7 @@ def wide_batch(dtype: torch.dtype) -> Batch:
 
 def make(name: str) -> tuple[nn.Module, nn.Module]:
     net = WideResNet(3, widths=(4, 8), blocks=1, stem=4).train()
-    return net, build(name, classes=3, net=net, tau=0.9, options={})
+    return net, build(name, classes=3, net=net, recipe=PAPER, options={})
 
 
 def trained(net: nn.Module, method: nn.Module, what: str) -> list[nn.Parameter]:
@@ -46,15 +45,17 @@ def trained(net: nn.Module, method: nn.Module, what: str) -> list[nn.Parameter]:
     return {"all": features + heads, "heads": heads, "features": features}[what]
 
 
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", METHODS)
-def test_phases_give_finite_losses_and_gradients_in_float32(name: str) -> None:
+def test_phases_give_finite_losses_and_gradients_in_float32(name: str, autocast: bool) -> None:
     torch.set_default_dtype(torch.float32)
     net, method = make(name)
     batch = wide_batch(torch.float32)
     assert isinstance(method.unlabelled, bool)
     assert isinstance(method.weight_decay, bool)
     for phase in method.phases:
-        loss, metrics = phase.loss(net, batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss, metrics = phase.loss(net, batch)
         assert loss.shape == ()
         assert loss.dtype == torch.float32
         assert loss.isfinite()
@@ -88,17 +89,6 @@ def test_a_method_says_what_it_sends_through_the_network(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_losses_are_single_precision_under_autocast(name: str) -> None:
-    torch.set_default_dtype(torch.float32)
-    net, method = make(name)
-    for phase in method.phases:  # type: ignore[union-attr]
-        with torch.autocast("cpu", torch.bfloat16):
-            loss, _ = phase.loss(net, wide_batch(torch.float32))
-        assert loss.dtype == torch.float32
-        assert loss.isfinite()
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_state_dict_is_the_whole_state(name: str) -> None:
     net, method = make(name)
     batch = wide_batch(torch.float64)
@@ -107,7 +97,7 @@ def test_state_dict_is_the_whole_state(name: str) -> None:
         return [phase.loss(net, batch)[0].item() for phase in method.phases]  # type: ignore[union-attr]
 
     step(method)
-    loaded = build(name, classes=3, net=net, tau=0.9, options={})
+    loaded = build(name, classes=3, net=net, recipe=PAPER, options={})
     loaded.load_state_dict(method.state_dict())
     twin = copy.deepcopy(method)
     assert step(method) == step(loaded) == step(twin)
@@ -118,7 +108,7 @@ def test_state_dict_is_the_whole_state(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "mcd"])
 def test_any_network_with_a_forward_will_do(name: str) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    method = build(name, classes=3, net=net, tau=0.9, options={})
+    method = build(name, classes=3, net=net, recipe=PAPER, options={})
     for phase in method.phases:
         assert phase.loss(net, make_batch(0))[0].isfinite()
 
@@ -128,13 +118,13 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
     net = TinyNet(3).train()
     for progress, same in ((0.0, False), (0.5, True), (1.0, True)):
         found = [
-            build(name, classes=3, net=net, tau=0.9, options={"anchored": anchored})
+            build(name, classes=3, net=net, recipe=PAPER, options={"anchored": anchored})
             .phases[0]
             .loss(net, make_batch(0, progress=progress))[0]
             for anchored in (True, False)
         ]
         assert torch.equal(*found) == same
-    method = build(name, classes=3, net=net, tau=0.9, options={"anchored": True})
+    method = build(name, classes=3, net=net, recipe=PAPER, options={"anchored": True})
     with pytest.raises(InputError, match="anchored=True needs labels that unlabelled images had"):
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
@@ -143,9 +133,8 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
     ("name", "options"), [*((name, {}) for name in METHODS), ("adamatch", {"source_loss": "sum"})], ids=str
 )
 def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str, options: dict[str, str]) -> None:
-    """They stand in for labelled target images that do not count yet, and so there are two batches of labelled images."""
-    net, batch = TinyNet(3).eval(), make_batch(0)
-    others = make_batch(1)
+    """They stand in for labelled target images that do not count yet: there are two labelled batches."""
+    net, batch, others = TinyNet(3).eval(), make_batch(0), make_batch(1)
     more = batch._replace(
         x_sl_w=torch.cat([batch.x_sl_w, others.x_sl_w]),
         x_sl_s=torch.cat([batch.x_sl_s, others.x_sl_s]),
@@ -154,9 +143,9 @@ def test_images_without_a_label_add_nothing_to_the_labelled_loss(name: str, opti
     )
     alone = batch._replace(lam=torch.ones(2 * len(batch.y_sl), 3))
     torch.manual_seed(0)  # for the second head of one of them
-    method = build(name, classes=3, net=net, tau=0.9, options=options)
+    method = build(name, classes=3, net=net, recipe=PAPER, options=options)
     torch.manual_seed(0)
-    of_two = build(name, classes=3, net=net, tau=0.9, batches=2.0, options=options)
+    of_two = build(name, classes=3, net=net, recipe=PAPER, batches=2.0, options=options)
     found, wanted = of_two.phases[0].loss(net, more)[1], method.phases[0].loss(net, alone)[1]
     torch.testing.assert_close(found["loss_source"], wanted["loss_source"])
 
@@ -171,57 +160,64 @@ def test_labels_are_counted_where_there_are_some() -> None:
         torch.testing.assert_close(mean.value, wanted)
 
 
-ALIGNMENT = {"align": "estimated", "limit": 2.5, "window": 7, "decay": 0.5, "release": True, "anchored": True}
-
-
 def test_build_passes_what_each_method_takes() -> None:
     net = TinyNet(3, width=7)
-    adamatch_ = build("adamatch", classes=3, net=net, tau=0.8, options={"align": "target", "target": [0.2, 0.3, 0.5]})
+    given = {"align": "target", "target": [0.2, 0.3, 0.5]}
+    adamatch_ = build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.8), options=given)
     assert isinstance(adamatch_, AdaMatch)
     assert adamatch_.tau == 0.8
     torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
-    for options, released in (({}, True), ({"release": False}, False)):  # an option goes before the recipe
-        built = build("adamatch", classes=3, net=net, tau=0.9, alignment=ALIGNMENT, options=options)
-        assert isinstance(built, AdaMatch)
-        assert (built.release, built.align, built.limit) == (released, "estimated", 2.5)
-        assert (built.mean_sl.decay, len(built.mean_tu.means), built.anchored) == (0.5, 7, True)
-    for align, chosen, wanted in (
-        ("estimated", {}, "estimated"),
-        ("source", {}, "labels"),
-        ("source", {"align": "none"}, "none"),
+    recipe = PseudoLabels(tau=0.7, limit=2.5, window=7, decay=0.5, release=True, anchored=True)
+    for name, options, released in (
+        ("adamatch", {}, True),
+        ("adamatch", {"release": False}, False),  # an option goes before the recipe
+        ("fixmatch+", {}, True),
     ):
-        fixmatch = build(
-            "fixmatch+", classes=3, net=net, tau=0.7, alignment={**ALIGNMENT, "align": align}, options=chosen
+        built = build(name, classes=3, net=net, recipe=recipe, options=options)
+        assert isinstance(built, AdaMatch | FixMatch)
+        assert (built.tau, built.release, built.limit, built.anchored) == (0.7, released, 2.5, True)
+        average, window = (
+            (built.mean_sl, built.mean_tu) if isinstance(built, AdaMatch) else (built.mean_labels, built.mean_guesses)
         )
-        assert isinstance(fixmatch, FixMatch)
-        assert (fixmatch.tau, fixmatch.align, fixmatch.limit, fixmatch.release) == (0.7, wanted, 2.5, True)
-        assert (fixmatch.mean_labels.decay, len(fixmatch.mean_guesses.means), fixmatch.anchored) == (0.5, 7, True)
-    student = build("noisystudent", classes=3, net=net, tau=0.6, options={"generations": 2})
+        assert (average.decay, len(window.means)) == (0.5, 7)
+    student = build("noisystudent", classes=3, net=net, recipe=PseudoLabels(tau=0.6), options={"generations": 2})
     assert isinstance(student, NoisyStudent)
-    assert student.threshold == 0.6
-    assert [each.generations({"generations": 2}) for each in (NoisyStudent, FixMatch)] == [2, 0]
-    mcd = build("mcd", classes=3, net=net, tau=0.9, options={})
+    assert student.tau == 0.6
+    mcd = build("mcd", classes=3, net=net, recipe=PAPER, options={})
     assert isinstance(mcd, MCD)
     assert mcd.head.weight.shape == (3, 7)
 
 
-def test_build_says_what_is_wrong_in_one_line() -> None:
-    net = TinyNet(3)
-    for name, options, says in (
-        ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
-        (
-            "adamatch",
-            {"aling": "none"},
-            "method 'adamatch' has no option 'aling': its options are interpolate, align,",
-        ),
-        ("adamatch", {"tau": 0.5}, "has no option 'tau'"),
-        ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
-        ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),
-        ("mcd", {"pools": 2}, "method 'mcd' has no option 'pools': it has none"),
-    ):
-        with pytest.raises(InputError) as error:
-            build(name, classes=3, net=net, tau=0.9, options=options)
-        assert says in str(error.value)
-        assert "\n" not in str(error.value)
-    with pytest.raises(InputError, match="`head`; Sequential has none"):
-        build("mcd", classes=3, net=nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), tau=0.9, options={})
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("adamtch", {}, "no method is called 'adamtch': did you mean 'adamatch'?"),
+    ("adamatch", {"aling": "none"}, "method 'adamatch' has no option 'aling': its options are tau, interpolate,"),
+    ("adamatch", {"pools": 2}, "pools is 1 or the number of full labelled batches in a step, 1 here; not 2"),
+    ("adamatch", {"align": "target"}, "go together"),
+    ("adamatch", {"target": [0.2, 0.5, 0.3]}, "go together"),
+    ("adamatch", {"align": "target", "target": [0.5, 0.5]}, "needs 3 numbers"),
+    ("adamatch", {"align": "sorce"}, "did you mean 'source'"),
+    ("adamatch", {"threshold": "relativ"}, "did you mean 'relative'"),
+    ("adamatch", {"limit": 0.5}, "limit is a factor: give a number from 1 to 65,536, or 0 for none, not 0.5"),
+    ("adamatch", {"source_loss": "mean"}, "there are half, sum"),
+    ("adamatch", {"batches": 0}, "batches is a number above 0, up to 65,536, not 0"),
+    ("adamatch", {"warm_up": 0}, "warm_up is a part of the run: give a number above 0, up to 1, not 0"),
+    ("adamatch", {"window": 65537}, "from 1 to 65,536, not 65537"),
+    ("fixmatch+", {"align": "label"}, "did you mean 'labels'"),
+    ("noisystudent", {"generations": 0}, "from 1 to 65,536, not 0"),
+    ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),
+    ("mcd", {"pools": 2}, "method 'mcd' has no option 'pools': it has none"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "says"), WRONG, ids=str)
+def test_what_is_wrong_is_said_in_one_line(name: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        build(name, classes=3, net=TinyNet(3), recipe=PAPER, options=options)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["adamatch", "fixmatch+", "noisystudent"])
+def test_thresholds_are_probabilities(name: str) -> None:
+    with pytest.raises(InputError, match="from 0 to 1, not 90"):
+        build(name, classes=3, net=TinyNet(3), recipe=PAPER, options={"tau": 90})

@@ -11,7 +11,7 @@ from torch import nn
 
 from adamatch.base.errors import InputError
 from adamatch.methods.contract import Batch
-from adamatch.methods.mcd import MCD, discrepancy
+from adamatch.methods.mcd import MCD
 
 HEADS = ("head.weight", "head.bias", "head2.weight", "head2.bias")
 
@@ -72,12 +72,6 @@ def test_every_image_is_recorded_once_a_step() -> None:
             mean, var = 0.9 * mean + 0.1 * h.mean(0), 0.9 * var + 0.1 * h.var(0, ddof=1)
         np.testing.assert_allclose(tiny_net.statistics(net)["running_mean"], mean)
         np.testing.assert_allclose(tiny_net.statistics(net)["running_var"], var)
-
-
-def test_discrepancy_is_the_mean_distance() -> None:
-    z1, z2 = torch.tensor([[0.0, 100.0]]), torch.tensor([[100.0, 0.0]])
-    assert discrepancy(z1, z2).item() == pytest.approx(1), "(1 + 1) / 2 classes"
-    assert discrepancy(z1, z1).item() == 0
 
 
 def test_strong_views_play_no_part_and_there_is_no_weight_decay() -> None:

@@ -1,35 +1,43 @@
-"""Break the code a line at a time, in copies of the tree, and see that the tests which are there for that line notice.
+"""Break the code a line at a time, in copies of a tree, and see that the tests which are named for that line fail.
 
-    python tests/mutants/run.py                           all of them, two at a time
-    python tests/mutants/run.py --only lambda mirror      those with one of these words in what they are about, or in their
-                                                          file's name
-    python tests/mutants/run.py --tables methods nets     those of methods.toml and nets.toml
-    python tests/mutants/run.py --processes 1             one at a time
+    python tests/mutants/run.py                             all mutants, two at a time
+    python tests/mutants/run.py TREE                        in another checkout, with its tests
+    python tests/mutants/run.py --only lambda train/loop    those with one of these words in their description or file
+    python tests/mutants/run.py --tables methods verdict    those of methods.toml and verdict.toml
+    python tests/mutants/run.py --sample 40 --seed 1        some of them, drawn at random
 
-The mutants are in the tables beside this file (*.toml): the file, a text that occurs once in it, what is put in its place,
-what that breaks, and the tests that should see it. One is killed where an assertion of every test that is named fails. One
-that cannot be imported, crashes or hangs is not: such a thing says nothing of what the test is about.
+The mutants are in the tables beside this file (*.toml): a file, a text in it, what replaces it, what this breaks,
+and the tests that should fail. Line breaks, spaces and trailing commas need not be the same. A text that is not in its
+file is looked for in the rest of the package, a test likewise in the other tests. A mutant is
+
+    killed      when an assertion fails in every test that is named,
+    survived    when one of them passes, hangs, or fails for another reason (an import, a crash),
+    gone        when its text, or all of its tests, are no longer there (or fail already without it).
 """
 
 import argparse
+import ast
 import importlib
 import multiprocessing
 import os
+import random
 import re
 import shutil
 import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("src", "tests", "benchmarks", "results", "pyproject.toml")  # what the tests that are named need
-SECONDS = 300  # for the tests of one
+HERE = Path(__file__).parent
+COPIED = ("src", "tests", "benchmarks", "results", "docs", "examples", "README.md", "Makefile", "pyproject.toml")
+SECONDS = 300  # for the tests of one mutant
 ASSERTED = ("assert ", "AssertionError", "Failed:")  # how pytest's reasons begin where an assertion failed
 # Imported once, before all tests are forked from this process: they would take longer than most of the tests.
 SLOW_IMPORTS = ("pytest", "hypothesis", "torch", "torch._dynamo", "torch.utils.data", "scipy.optimize", "scipy.stats")
@@ -41,157 +49,207 @@ class Mutant:
     file: str  # below src/adamatch
     old: str
     new: str
-    tests: tuple[str, ...]  # pytest's ids, below tests/
-
-    @property
-    def path(self) -> str:
-        return f"src/adamatch/{self.file}"
+    tests: list[str]  # pytest's ids, below tests/
 
 
-def listed(*tables: str) -> list[Mutant]:
+def listed(tables: Sequence[str] = ()) -> list[Mutant]:
     """The mutants of these tables, or of all."""
+    chosen = [table for table in sorted(HERE.glob("*.toml")) if not tables or table.stem in tables]
+    return [Mutant(**row) for table in chosen for row in tomllib.loads(table.read_text())["mutant"]]
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """This text with other line breaks and spaces, and with or without a trailing comma before a bracket."""
+    tokens = re.findall(r"\w+|[^\w\s]", re.sub(r",(?=\s*[)\]}])", "", text))
+    pieces = [re.escape(tokens[0])]
+    for before, token in pairwise(tokens):
+        words = before[-1].isidentifier() and token[0].isidentifier()
+        pieces += [r"\s+" if words else r"\s*,?\s*" if token in ")]}" else r"\s*", re.escape(token)]
+    return re.compile("".join(pieces))
+
+
+def broken(mutant: Mutant, package: Path) -> tuple[Path, str] | None:
+    """The file of the mutant and its new text, or None if the code is gone."""
+    own = package / mutant.file
+    for files in ([own] if own.exists() else [], sorted(package.rglob("*.py"))):
+        for wanted, new in ((re.compile(re.escape(mutant.old)), mutant.new), _loosely(mutant.old, mutant.new)):
+            found = [(file, match) for file in files for match in wanted.finditer(file.read_text())]
+            if len(found) == 1:
+                file, match = found[0]
+                text = match.string[: match.start()] + new + match.string[match.end() :]
+                return (file, text) if _parses(text) else None
+    return None
+
+
+def _loosely(old: str, new: str) -> tuple[re.Pattern[str], str]:
+    lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
+    return pattern(old), new.removeprefix(lead).removesuffix(trail)
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def resolved(names: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Those of these tests that exist: by name, else without parameters, else of that name in another file."""
     found = []
-    for table in sorted(Path(__file__).parent.glob("*.toml")):
-        if tables and table.stem not in tables:
-            continue
-        for row in tomllib.loads(table.read_text())["mutant"]:
-            found.append(Mutant(**{**row, "tests": tuple(f"tests/{test}" for test in row["tests"])}))
+    for name in (f"tests/{name}" for name in names):
+        function = name.partition("[")[0]
+        same = {
+            each.partition("[")[0] for each in ids if each.partition("[")[0].endswith(f"::{function.split('::')[1]}")
+        }
+        if name in ids or any(each.startswith(f"{name}[") for each in ids):
+            found.append(name)
+        elif function in same or len(same) == 1:
+            found.append(function if function in same else same.pop())
     return found
 
 
-def copied(to: Path) -> Path:
+def copied(tree: Path, to: Path) -> Path:
     """A copy of the tree; the checkout itself is never touched."""
     ignored = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
     for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, to / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, to / name)
+        if (tree / name).is_dir():
+            shutil.copytree(tree / name, to / name, ignore=ignored)
+        elif (tree / name).exists():
+            shutil.copy(tree / name, to / name)
     return to
 
 
-@dataclass
 class Tests:
-    """Tests under way in a copy of the tree, in a process of their own."""
+    """Tests that run in a copy of the tree, in a process of their own."""
 
-    tree: Path
-    names: Iterable[str]
-    options: Iterable[str] = ()
-    began: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        arguments = ["-p", "no:cacheprovider", "-rfE", *self.options, *self.names]
-        self.process: BaseProcess = multiprocessing.get_context("fork").Process(
-            target=_pytest, args=(self.tree, arguments)
-        )
+    def __init__(self, tree: Path, *arguments: str) -> None:
+        self.tree, self.began = tree, time.monotonic()
+        context = multiprocessing.get_context("fork")
+        options = ("-p", "no:cacheprovider", "-rfE", *arguments)
+        self.process: BaseProcess = context.Process(target=_pytest, args=(tree, options))
         self.process.start()
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.began
-
-    @property
-    def said(self) -> str:
-        return (self.tree / "said").read_text()
-
     def status(self, limit: float = SECONDS) -> int | None:
-        """pytest's; -1 where it took too long, None while it is under way."""
-        if self.process.is_alive() and self.seconds < limit:
+        """pytest's exit status; -1 if it took too long, None while it runs."""
+        alive = self.process.is_alive()
+        if alive and time.monotonic() - self.began < limit:
             return None
-        late = self.process.is_alive()
         self.process.kill()
         self.process.join()
-        return -1 if late else self.process.exitcode
+        return -1 if alive else self.process.exitcode
+
+    def finished(self) -> str:
+        """What it printed, once it has ended."""
+        self.process.join()
+        return self.output()
+
+    def output(self) -> str:
+        return (self.tree / "output").read_text()
+
+    def failed(self) -> list[tuple[str, str]]:
+        """Each failed test and pytest's reason."""
+        return re.findall(r"^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?$", self.output(), re.MULTILINE)
 
 
-def _pytest(tree: Path, arguments: list[str]) -> None:
+def _pytest(tree: Path, arguments: Sequence[str]) -> None:
     """adamatch, which is not imported yet, comes from this tree."""
     sys.dont_write_bytecode = True  # two versions of a file within a second would be taken for the same
     sys.path.insert(0, str(tree / "src"))
     path = os.pathsep.join([str(tree / "src"), os.environ.get("PYTHONPATH", "")])
     os.environ |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
     os.chdir(tree)
-    with (tree / "said").open("w") as file:
+    with (tree / "output").open("w") as file:
         for number in (1, 2):
             os.dup2(file.fileno(), number)
-    sys.exit(importlib.import_module("pytest").main(arguments))
+    sys.exit(importlib.import_module("pytest").main(list(arguments)))
 
 
 class Trial:
-    """One mutant and its tests, under way."""
+    """A mutant whose tests are running in a copy of the tree."""
 
-    def __init__(self, mutant: Mutant, tree: Path) -> None:
-        self.mutant, self.tree = mutant, tree
-        self.whole = (tree / mutant.path).read_text()
-        (tree / mutant.path).write_text(self.whole.replace(mutant.old, mutant.new))
-        self.tests = Tests(tree, mutant.tests, ["-x"] if len(mutant.tests) == 1 else [])
+    def __init__(self, mutant: Mutant, tests: list[str], tree: Path) -> None:
+        self.mutant, self.names, self.tree = mutant, tests, tree
+        found = broken(mutant, tree / "src/adamatch")
+        assert found is not None
+        self.file, text = found
+        self.whole = self.file.read_text()
+        self.file.write_text(text)
+        self.tests = Tests(tree, *tests, *(["-x"] if len(tests) == 1 else []))
 
-    def verdict(self) -> str | None:
-        """Empty where the mutant is killed, else what is wrong; None while its tests are under way."""
+    def result(self) -> str | None:
+        """Empty if the mutant is killed, else why not; None while its tests run."""
         status = self.tests.status()
         if status is None:
             return None
-        (self.tree / self.mutant.path).write_text(self.whole)
-        if self.whole.count(self.mutant.old) != 1:
-            return f"its text is {self.whole.count(self.mutant.old)} times in {self.mutant.path}: bring it up to date"
+        self.file.write_text(self.whole)
         if status == -1:
-            return f"its tests were not done after {SECONDS} s"
-        said = self.tests.said
+            return f"its tests took more than {SECONDS} s"
         if status not in (0, 1):
-            return f"its tests cannot be run: {(said.strip().splitlines() or ['?'])[-1]}"
-        failed: list[tuple[str, str]] = re.findall(r"^FAILED (\S.*?)(?: - (.*))?$", said, re.MULTILINE)
-        for test in self.mutant.tests:
-            reasons = [reason for each, reason in failed if each == test or each.startswith(f"{test}[")]
-            if not reasons:
-                return f"SURVIVED {test}"
+            return f"its tests cannot be run: {(self.tests.output().strip().splitlines() or ['?'])[-1]}"
+        for test in self.names:
+            reasons = [reason for each, reason in self.tests.failed() if each == test or each.startswith(f"{test}[")]
             if not any(reason.startswith(ASSERTED) for reason in reasons):
-                return f"DIED OF SOMETHING ELSE in {test}: {reasons[0]}"
+                return f"{test} {f'fails for another reason: {reasons[0]}' if reasons else 'passes'}"
         return ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", type=Path, nargs="?", default=HERE.parents[1])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--tables", nargs="*", default=[])
-    given = parser.parse_args()
-    chosen = [
-        each for each in listed(*given.tables) if any(word in each.about or word in each.file for word in given.only)
-    ]
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    mutants = [each for each in listed(asked.tables) if any(word in each.about + each.file for word in asked.only)]
+    if 0 < asked.sample < len(mutants):
+        mutants = random.Random(asked.seed).sample(mutants, asked.sample)
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
-    began, wrong = time.monotonic(), 0
+    began, counts = time.monotonic(), Counter[str]()
+
+    def report(kind: str, mutant: Mutant, why: str = "") -> None:
+        counts[kind] += 1
+        print(f"{kind:8} {mutant.file}: {mutant.about}{f' ({why})' if why else ''}", flush=True)
+
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        names = dict.fromkeys(test for mutant in chosen for test in mutant.tests)
-        unbroken = Tests(copied(Path(folder) / "whole"), names, ["-n", str(given.processes)])
-        unbroken.process.join(10 * SECONDS)
-        if unbroken.status(10 * SECONDS) != 0:
-            print(unbroken.said, "the tests fail before anything is broken", sep="\n")
-            return 1
-        waiting, free = (
-            list(reversed(chosen)),
-            [copied(Path(folder) / f"{number}") for number in range(given.processes)],
-        )
+        whole = copied(asked.tree, Path(folder, "whole"))
+        output = Tests(whole, "--collect-only", "tests").finished()
+        ids = re.findall(r"^(tests/\S+?::.+)$", output, re.MULTILINE)
+        waiting: list[tuple[Mutant, list[str]]] = []
+        for mutant in mutants:
+            if broken(mutant, whole / "src/adamatch") is None:
+                report("gone", mutant, "the code")
+            elif tests := resolved(mutant.tests, ids):
+                waiting.append((mutant, tests))
+            else:
+                report("gone", mutant, "its tests")
+        names = dict.fromkeys(test for _, tests in waiting for test in tests)
+        unbroken = Tests(whole, "-n", str(asked.processes), *(names or ["--version"]))
+        unbroken.finished()
+        failing = [name for name, _ in unbroken.failed()]
+        free = [copied(asked.tree, Path(folder, str(number))) for number in range(asked.processes)]
         running: list[Trial] = []
         while waiting or running:
             while waiting and free:
-                running.append(Trial(waiting.pop(), free.pop()))
+                mutant, tests = waiting.pop(0)
+                if sound := [test for test in tests if not any(each.startswith(test) for each in failing)]:
+                    running.append(Trial(mutant, sound, free.pop()))
+                else:
+                    report("gone", mutant, "its tests fail without it")
             wait([trial.tests.process.sentinel for trial in running], timeout=5)
             for trial in list(running):
-                told = trial.verdict()
-                if told is None:
-                    continue
-                running.remove(trial)
-                free.append(trial.tree)
-                wrong += told != ""
-                of = f"{trial.mutant.file}: {trial.mutant.about} ({trial.tests.seconds:.0f} s)"
-                print(f"  {told}: {of}" if told else f"killed: {of}", flush=True)
-    worked = os.times().children_user + os.times().children_system
-    print(
-        f"{len(chosen) - wrong} of {len(chosen)} killed in {time.monotonic() - began:.0f} s ({worked:.0f} s of a core)"
-    )
-    return 1 if wrong or not chosen else 0
+                result = trial.result()
+                if result is not None:
+                    running.remove(trial)
+                    free.append(trial.tree)
+                    report("survived" if result else "killed", trial.mutant, result)
+    took = time.monotonic() - began
+    print(f"{counts['killed']} killed, {counts['survived']} survived, {counts['gone']} gone in {took:.0f} s")
+    return 1 if counts["survived"] or not counts["killed"] else 0
 
 
 if __name__ == "__main__":

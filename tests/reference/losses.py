@@ -1,7 +1,7 @@
-"""The equations and the methods' losses in float64 NumPy, written from the paper and `facts.md`, image by image.
+"""The equations and the methods' losses in float64 NumPy, written from the paper, image by image.
 
-A loss takes logits. Labels guessed by the network can be given as constants (`guess`): that is what stop_gradient means,
-and what finite differences need.
+A loss takes logits. Pseudo-labels can be passed as constants (`guess`): this is stop_gradient, and finite differences
+need it.
 """
 
 import math
@@ -15,10 +15,10 @@ Array = npt.NDArray[np.float64]
 
 
 class Guess(NamedTuple):
-    """Labels guessed for images, and how far each is trusted: not (0), or wholly (1)."""
+    """Pseudo-labels of images, and whether each is trusted."""
 
     classes: list[int]
-    trusted: Sequence[float]
+    trusted: Sequence[bool]
 
 
 class Result(NamedTuple):
@@ -93,9 +93,9 @@ def first(y: Array, z_s: Array, progress: float) -> float:
     return (1 - warm_up(progress)) * float(np.mean(cross_entropy(y, z_s)))
 
 
-def exponential_average(means: Sequence[Array], decay: float = 0.999, classes: int = 0) -> Array:
-    """From uniform, over all batch means so far (of so many `classes`, where there is none yet), in closed form."""
-    n, k = len(means), classes or len(means[0])
+def exponential_average(means: Sequence[Array], decay: float = 0.999) -> Array:
+    """From uniform, over all batch means so far, in closed form."""
+    n, k = len(means), len(means[0])
     average = decay**n * np.full(k, 1 / k)
     for age, mean in enumerate(reversed(means)):
         average = average + (1 - decay) * decay**age * mean
@@ -112,7 +112,7 @@ def window_average(means: Sequence[Array], length: int = 128) -> Array:
 def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float = 1.0) -> float:
     """Eq. (9); also the losses of Supervised, NoisyStudent and, on joint logits, BaselineBN (appendix B).
 
-    Halved as in the authors' code, the sum over all images is divided by the length of one of the `batches` that they are.
+    Halved as in the authors' code, the sum over all images is divided by the length of one of their `batches`.
     """
     total = sum(float(value) for value in (*cross_entropy(y, z_w), *cross_entropy(y, z_s)))
     there = sum(bool(row.any()) for row in y)  # rows of zeros have no label
@@ -120,7 +120,7 @@ def labelled(y: Array, z_w: Array, z_s: Array, source_loss: str, batches: float 
 
 
 def guessed(guess: Guess, z_s: Array) -> float:
-    """Eq. (10): the mean is over all images, those not trusted count as 0, those trusted in part by that part."""
+    """Eq. (10): the mean is over all images, those not trusted count as 0."""
     one_hot = np.eye(z_s.shape[1])[guess.classes]
     losses = cross_entropy(one_hot, z_s)
     return sum(float(loss) * trusted for loss, trusted in zip(losses, guess.trusted, strict=True)) / len(losses)
@@ -148,14 +148,12 @@ def adamatch(
     window: int = 128,
     limit: float = 0.0,
     release: bool = False,
-    estimates: list[Array] | None = None,
     passes: list[Array] | None = None,
-    confidences: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """Logits hold weak views first, then strong ones. `means_*`: batch means of the steps before; this step's are appended.
+    """Logits hold weak views first, then strong ones. `means_*`: batch means of earlier steps, to which this is added.
 
-    Of the last `from_target` labelled images, the target's, threshold and alignment know nothing, and they have a loss of
+    The last `from_target` labelled images, the target's, are left out of threshold and alignment, and have a loss of
     their own (SSDA in the authors' code).
     """
     z_sl = interpolate(z_sl_joint, z_sl_alone, lam) if interpolated else z_sl_joint
@@ -166,23 +164,15 @@ def adamatch(
     means_tu.append(y_tu_w.mean(0))
     wanted = exponential_average(means_sl, decay) if known is None else known
     found = window_average(means_tu, window)
-    if align_to == "estimated":
-        assert estimates is not None
-        wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
     y_tilde = (
         y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, let_go(progress) if release else 1.0, limit)
     )
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
-    if estimates is not None:
-        estimates.append(y_tilde.mean(0))
     if guess is None:
         guess = guess_labels(y_tilde, c_tau)
         if threshold == "classes":
             assert passes is not None
             guess = by_class(guess, y_tilde, c_tau, passes, window)
-        if threshold == "soft":
-            assert confidences is not None
-            guess = softly(guess, y_tilde, confidences, window)
     z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]
     source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss, batches)
     if from_target:
@@ -190,11 +180,6 @@ def adamatch(
         source += labelled(y_sl[few], z_w[few], z_s[few], source_loss)
     target = guessed(guess, z_tu[n_tu:])
     return Result(source + warm_up(progress) * target, source, target, c_tau, guess, wanted, found)
-
-
-def between(assumed: Array, estimated: Array, progress: float) -> Array:
-    """From one distribution to the other over the first half of the run."""
-    return (1 - warm_up(progress)) * assumed + warm_up(progress) * estimated
 
 
 def shares(guess: Guess, y: Array) -> Array:
@@ -211,18 +196,6 @@ def by_class(guess: Guess, y: Array, c_tau: float, passes: list[Array], window: 
     return Guess(guess.classes, [bool(max(row) >= limits[c]) for c, row in zip(guess.classes, y, strict=True)])
 
 
-def softly(guess: Guess, y: Array, confidences: list[Array], window: int) -> Guess:
-    """Weights by a normal curve below the mean confidence over the batches so far, in closed form."""
-    confidences.append(y.max(1))
-    decay, n = 1 - 1 / window, len(confidences)
-    mean, variance = decay**n / y.shape[1], decay**n * 1.0
-    for age, values in enumerate(reversed(confidences)):
-        mean += (1 - decay) * decay**age * float(values.mean())
-        variance += (1 - decay) * decay**age * float(values.var())
-    weights = [1.0 if v >= mean else math.exp(-((v - mean) ** 2) / (2 * max(variance, 1e-6))) for v in y.max(1)]
-    return Guess(guess.classes, weights)
-
-
 def fixmatch(
     z_sl: Array,
     z_tu: Array,
@@ -237,10 +210,9 @@ def fixmatch(
     limit: float = 0.0,
     release: bool = False,
     progress: float = 0.0,
-    estimates: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
-    """FixMatch+ (or FixMatch, `align_to="none"`) from the logits of one joint forward: weak views first, then strong ones."""
+    """FixMatch+ (or FixMatch, `align_to="none"`) from the logits of one joint forward: weak views, then strong ones."""
     n_sl, n_tu = len(y_sl), len(z_tu) // 2
     z_w = np.concatenate([z_sl[:n_sl], z_tu[:n_tu]])
     z_s = np.concatenate([z_sl[n_sl:], z_tu[n_tu:]])
@@ -248,12 +220,7 @@ def fixmatch(
     means_labels.append(y_sl.mean(0))
     means_guesses.append(y_w.mean(0))
     wanted, found = exponential_average(means_labels, decay), window_average(means_guesses, window)
-    if align_to == "estimated":
-        assert estimates is not None
-        wanted = between(wanted, exponential_average(estimates, 1 - 1 / window, len(wanted)), progress)
     y_tilde = y_w if align_to == "none" else align(y_w, wanted, found, let_go(progress) if release else 1.0, limit)
-    if estimates is not None:
-        estimates.append(y_tilde.mean(0))
     guess = guess or guess_labels(y_tilde, tau)
     source = float(cross_entropy(y_sl, z_sl[:n_sl]).mean())
     target = guessed(guess, z_s)

@@ -12,7 +12,7 @@ SOURCE_DECAY, TARGET_BATCHES, TINY = 0.999, 128, 1e-6
 
 @dataclass
 class Shown:
-    """What a step shows a method: two views of labelled and of unlabelled images, labels, the interpolation's factors."""
+    """A step's input to a method: two views of labelled and of unlabelled images, labels, factors of interpolation."""
 
     x_sl_w: Tensor
     x_sl_s: Tensor
@@ -59,7 +59,7 @@ def aligned(y: Tensor, wanted: Tensor, found: Tensor, strength: float = 1.0) -> 
 
 
 def guessed(y: Tensor, threshold: float, z: Tensor) -> Tensor:
-    """The loss of logits z with the likeliest classes of y as labels, over all rows; those below the threshold count as 0."""
+    """The loss of logits z with the argmax of y as labels, over all rows; rows below the threshold count as 0."""
     total = torch.zeros((), dtype=z.dtype)
     for row, logits in zip(y, z, strict=True):
         if float(row.max()) >= threshold:
@@ -68,7 +68,7 @@ def guessed(y: Tensor, threshold: float, z: Tensor) -> Tensor:
 
 
 def adamatch(net: Net, shown: Shown, memory: Memory, *, tau: float, batch: int, release: bool = False) -> Tensor:
-    """Section 3. `batch` is how many labelled images one pool has in a step: each image counts alike, wherever it is from."""
+    """Section 3. `batch`: labelled images of one pool in a step; images of all pools have the same weight."""
     x_sl, x_tu = torch.cat([shown.x_sl_w, shown.x_sl_s]), torch.cat([shown.x_tu_w, shown.x_tu_s])
     joint = net.logits(torch.cat([x_sl, x_tu]), training=True, record=True)
     alone = net.logits(x_sl, training=True)
@@ -88,7 +88,7 @@ def adamatch(net: Net, shown: Shown, memory: Memory, *, tau: float, batch: int, 
 
 
 def fixmatch(net: Net, shown: Shown, memory: Memory, *, tau: float) -> Tensor:
-    """FixMatch+: one forward; labelled and unlabelled images alike are guessed, aligned to the frequency of the labels."""
+    """FixMatch+: one forward; pseudo-labels for labelled and unlabelled images, aligned to the labels' frequency."""
     n_sl, n_tu = len(shown.x_sl_w), len(shown.x_tu_w)
     z = net.logits(torch.cat([shown.x_sl_w, shown.x_tu_w, shown.x_sl_s, shown.x_tu_s]), training=True, record=True)
     z_w, z_s = z[: n_sl + n_tu], z[n_sl + n_tu :]

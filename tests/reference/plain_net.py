@@ -11,7 +11,7 @@ Values = dict[str, Tensor]  # weights, or running statistics, by the names of a 
 
 
 class Net:
-    """A forward over `weights`. In training, batches are normalised by their own statistics, which `record` may keep."""
+    """A forward over `weights`. In training, batches are normalised by their own statistics; `record` keeps them."""
 
     def __init__(self, weights: Values, running: Values, momentum: float) -> None:
         self.weights, self.running, self.momentum = weights, running, momentum

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 import torch
+from reference import losses
 from torch import Tensor, nn
 
 from adamatch.methods.contract import Batch
@@ -97,6 +98,23 @@ def autograd(loss: Tensor, *modules: tuple[str, nn.Module]) -> Params:
     named = [(prefix + name, value) for prefix, module in modules for name, value in module.named_parameters()]
     gradients = torch.autograd.grad(loss, [value for _, value in named], allow_unused=True, materialize_grads=True)
     return {name: gradient.numpy() for (name, _), gradient in zip(named, gradients, strict=True)}
+
+
+def assert_matches(
+    net: nn.Module,
+    found: tuple[Tensor, dict[str, Tensor]],
+    theirs: losses.Result,
+    of: Callable[[Params], float],
+    p: Params,
+) -> None:
+    """Loss, metrics and gradients equal the reference's; `of` is its loss with constant pseudo-labels."""
+    loss, metrics = found
+    assert not any(value.requires_grad for value in metrics.values())
+    ours = [loss, *(metrics[name] for name in ("loss_source", "loss_target", "threshold"))]
+    wanted = [theirs.loss, theirs.source, theirs.target, theirs.threshold]
+    np.testing.assert_allclose([value.item() for value in ours], wanted, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(metrics["divergence"].item(), losses.kl(theirs.wanted, theirs.found), atol=1e-12)
+    assert_same(autograd(loss, ("", net)), numerical_gradient(of, p, p))
 
 
 def assert_same(ours: Params, theirs: Params, tolerance: float = 1e-7) -> None:

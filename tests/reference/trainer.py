@@ -1,7 +1,7 @@
-"""A trainer that shares no line with the package: one process, float64, one image after the other where that is plainest.
+"""A trainer that shares no code with the package: one process, float64, image by image where that is plainest.
 
-It takes a run's settings as plain values, the first weights and, step by step, the images that were drawn. Views, losses,
-gradients' use, schedules, averages, probes and CTAugment's rates are its own.
+It takes a run's settings as plain values, the initial weights and, step by step, the sampled images. Views, losses,
+optimiser, schedules, averages, probes and CTAugment's rates are its own.
 """
 
 import math
@@ -57,7 +57,7 @@ class Update(NamedTuple):
 
 
 class Trainer:
-    """`weights` (MCD's other head is "second") and `running` statistics, their averages, momenta, rates, class averages."""
+    """`weights` (MCD's other head is "second"), `running` statistics, averages, momenta, rates, class averages."""
 
     def __init__(self, settings: Settings, weights: Values, running: Values) -> None:
         self.settings = settings
