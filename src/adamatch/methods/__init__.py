@@ -11,7 +11,7 @@ from adamatch.base.errors import InputError, unknown
 from adamatch.methods import mcd
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.baseline import BaselineBN, Supervised
-from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Pass, Phase
 from adamatch.methods.fixmatch import FixMatch
 from adamatch.methods.mcd import MCD
 from adamatch.methods.noisy_student import NoisyStudent
@@ -26,6 +26,7 @@ __all__ = [
     "Method",
     "Metrics",
     "NoisyStudent",
+    "Pass",
     "Phase",
     "Supervised",
     "build",

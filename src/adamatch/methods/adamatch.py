@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from adamatch.base.errors import InputError
 from adamatch.methods import arguments, confidence_weights, parts, schedules
 from adamatch.methods.averages import Running, Window
-from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Pass, Phase
 
 
 class AdaMatch(Method):
@@ -76,6 +76,11 @@ class AdaMatch(Method):
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
+
+    @classmethod
+    def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
+        """Labelled images twice: alone, and together with the unlabelled ones."""
+        return [Pass(4 * labelled + 2 * unlabelled, groups=(2 * labelled, 2 * labelled + 2 * unlabelled))]
 
     @property
     def shares(self) -> Tensor:

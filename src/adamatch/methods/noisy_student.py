@@ -1,6 +1,7 @@
 """NoisyStudent (Xie et al., CVPR 2020): a teacher's confident soft predictions become labels of the next student."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -29,9 +30,13 @@ class NoisyStudent(Method):
     ) -> None:
         super().__init__()
         self.threshold = arguments.probability("threshold", threshold)
-        self.generations = arguments.count("generations", generations)
+        arguments.count("generations", generations)  # of the run, not of the loss
         self.supervised = Supervised(classes, source_loss=source_loss)
         self.phases = [Phase(self.loss)]
+
+    @classmethod
+    def generations(cls, options: Mapping[str, Any]) -> int:
+        return arguments.count("generations", options.get("generations", 1))
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         return self.supervised.loss(net, batch)
