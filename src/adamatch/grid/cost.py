@@ -26,9 +26,7 @@ NETWORKS = {
 }
 # For a network that was measured nowhere: what one H200 reaches in AdaMatch's step of WRN-28-2 at 32 x 32.
 ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0068  # operations per second
-ASSUMPTION = (
-    "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
-)
+ASSUMPTION = "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
 
 
 class Shape(NamedTuple):
@@ -87,7 +85,9 @@ class Estimate(NamedTuple):
 
 def shape(run: Run) -> Shape:
     recipe = run.recipe
-    method = "supervised" if run.method == "noisystudent" else run.method  # teachers and students learn from labels alone
+    method = (
+        "supervised" if run.method == "noisystudent" else run.method
+    )  # teachers and students learn from labels alone
     pools = POOLS.get(run.task, 1)
     return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 

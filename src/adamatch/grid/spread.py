@@ -55,13 +55,13 @@ def absolute(job: Job) -> Job:
 def batches(runs: Sequence[Run], places: int = 1) -> list[tuple[Run, ...]]:
     """Runs of the same shapes together, so that a worker compiles once; bounded, so that the work spreads over the places."""
     most = max(1, min(MOST, len(runs) // (ROUNDS * places)))
-    rates = cost.Rates()
+
     made: list[list[Run]] = []  # in the order of their first runs: the most wanted first
     filling: dict[object, tuple[list[Run], float]] = {}
     for run in runs:
         shape = (run.benchmark, cost.shape(run))
         batch, seconds = filling.get(shape, ([], 0.0))
-        own = rates.estimate(run).seconds
+        own = cost.estimate(run).seconds
         if not batch or len(batch) == most or seconds + own > LONGEST:
             batch, seconds = [], 0.0
             made.append(batch)

@@ -61,7 +61,7 @@ class Pace:
 
     def fits(self, run: Run, left: float) -> bool:
         """A shape that is new here is estimated from the others; the first run of all is always begun."""
-        return not self.measured or cost.Rates(list(self.measured.values())).estimate(run).seconds <= left
+        return not self.measured or cost.estimate(run, self.measured.values()).seconds <= left
 
 
 def train_one(run: Run, folder: Path, job: Job) -> object:
