@@ -58,7 +58,7 @@ def line(axis: Axes, done: list[Done], **how: Any) -> None:
     by_count = {count: [each for each in done if each.run.labels == count] for count in COUNTS}
     figures = {count: figure(group) for count, group in by_count.items() if group}
     if figures:
-        spreads = [each.spread or 0.0 for each in figures.values()]
+        spreads = [each.std or 0.0 for each in figures.values()]
         axis.errorbar(list(figures), [each.mean for each in figures.values()], spreads, capsize=2, **how)
 
 

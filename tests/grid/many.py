@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from adamatch.config.run import Run, recipe
 from adamatch.grid.commands import app
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
+from adamatch.grid.batches import Resources
 from adamatch.grid.state import STATES, Folders
 from adamatch.grid.work import Job, train_one
 from adamatch.train.run_folder import RunFolder

@@ -22,7 +22,7 @@ from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.grid import lease
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
+from adamatch.grid.batches import Resources
 from adamatch.grid.state import Folders
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")

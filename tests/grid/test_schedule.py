@@ -153,7 +153,7 @@ def test_workers_say_how_many_share_their_gpu(
     job = work.Job((), Folders(tmp_path), fakes.train, device=device)
     seen: list[work.Job] = []
     with mock.patch.multiple(
-        local_engine, work_and_look_again=seen.append, _follow=lambda: None, torch=mock.DEFAULT
+        local_engine, work=seen.append, _follow=lambda: None, torch=mock.DEFAULT
     ) as patched:
         patched["torch"].cuda.device_count.return_value = 0
         for number in range(3):
@@ -300,7 +300,7 @@ def test_a_disk_that_was_away_for_a_moment_fails_no_run(
     pauses: list[float] = []
     monkeypatch.setattr("adamatch.grid.work.time.sleep", pauses.append)
     assert run_grid(runs(0), tmp_path / "a", train=broken(3))["done"] == 1
-    assert pauses[:3] == list(work.AGAIN_AFTER)
+    assert pauses[:3] == list(work.RETRY_AFTER)
     assert f"{runs(0)[0].name}: Stale file handle; it is tried again in 10 s" in capsys.readouterr().err
     assert run_grid(runs(0, 1), tmp_path / "b", train=broken(4)) == {"done": 1, "failed": 1, "running": 0, "waiting": 0}
     error = json.loads((tmp_path / "b" / runs(0)[0].name / "error.json").read_text())["error"]
@@ -309,14 +309,14 @@ def test_a_disk_that_was_away_for_a_moment_fails_no_run(
 
 
 def test_other_errors_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "AGAIN_AFTER", (1000.0,))
+    monkeypatch.setattr(work, "RETRY_AFTER", (1000.0,))
     error = OSError(errno.EACCES, os.strerror(errno.EACCES))
     assert run_grid(runs(0), tmp_path, train=broken(1, error))["failed"] == 1
 
 
 @pytest.mark.parametrize("name", ["make", "state"])
 def test_a_disk_that_is_away_around_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "AGAIN_AFTER", (0.0, 0.0))
+    monkeypatch.setattr(work, "RETRY_AFTER", (0.0, 0.0))
     calls, whole = iter([True, True, *[False] * 50]), getattr(Folders, name)
 
     def away(self: Folders, run: Run) -> Any:
@@ -326,5 +326,5 @@ def test_a_disk_that_is_away_around_a_run(name: str, tmp_path: Path, monkeypatch
 
     job = work.Job(tuple(runs(0)), Folders(tmp_path), fakes.train)
     monkeypatch.setattr(Folders, name, away)
-    work.work(job)
+    work.walk(job)
     assert Folders(tmp_path).state(runs(0)[0]) == "done"

@@ -34,7 +34,7 @@ def test_mean_and_spread_over_seeds() -> None:
     figure = cell(made(results, "accuracy on the target"), "AdaMatch", "UDA")
     assert isinstance(figure, Figure)
     assert figure.mean == pytest.approx(94.0)
-    assert figure.spread == pytest.approx(statistics.stdev(values))
+    assert figure.std == pytest.approx(statistics.stdev(values))
     assert figure.n == 3
     assert figure.paper == 96.9  # of this pair
     assert not figure.wider
@@ -47,7 +47,7 @@ def test_mean_over_pairs_and_its_spread_is_that_of_the_means() -> None:
     figure = cell(table, "AdaMatch", "UDA")
     assert isinstance(figure, Figure)
     assert figure.mean == pytest.approx(91.0)
-    assert figure.spread == pytest.approx(statistics.stdev([90.0, 92.0]))
+    assert figure.std == pytest.approx(statistics.stdev([90.0, 92.0]))
     assert figure.paper == pytest.approx((96.9 + 99.2) / 2)
     assert "n = 2 seeds, means over up to 2 pairs" in table.notes[0]
 
@@ -65,7 +65,7 @@ def test_several_results_of_a_pair_and_seed_are_their_mean() -> None:
         figure = cell(made([result(run, value) for run, value in ordered], "accuracy on the target"), "AdaMatch", "UDA")
         assert isinstance(figure, Figure)
         assert figure.mean == pytest.approx(90.0)
-        assert figure.spread == pytest.approx(statistics.stdev([85.0, 95.0]))
+        assert figure.std == pytest.approx(statistics.stdev([85.0, 95.0]))
         assert figure.n == 2
 
 
@@ -260,14 +260,14 @@ def test_variants_stand_beside_the_method_with_the_same_labels_and_seeds() -> No
 def test_a_budgets_recipe_is_the_usual_one_however_few_have_it() -> None:
     others = [replace(HARD, recipe=replace(HARD.recipe, tau=tau)) for tau in (0.8, 0.95)]
     others.append(replace(others[0], seed=1))
-    done = figures.cells_of([result(run) for run in (*others, HARD)])
+    done = figures.finished([result(run) for run in (*others, HARD)])
     assert [each.variant for each in done] == ["tau=0.8", "tau=0.95", "tau=0.8", ""]
 
 
 def test_one_label_per_class_has_a_budgets_recipe_though_nothing_is_spread() -> None:
     usual = experiments.with_labels(replace(HARD, labels=1))
     others = [replace(usual, seed=seed, recipe=replace(usual.recipe, late=0.0)) for seed in (1, 2)]
-    done = figures.cells_of([result(run) for run in (usual, *others)])
+    done = figures.finished([result(run) for run in (usual, *others)])
     assert [each.variant for each in done] == ["", "late=0.0", "late=0.0"]
 
 
@@ -281,7 +281,7 @@ def test_each_task_has_its_usual_recipe() -> None:
         experiments.never_twice(first),
         experiments.not_spread(experiments.with_labels(first)),
     ]
-    done = figures.cells_of([result(run) for run in runs])
+    done = figures.finished([result(run) for run in runs])
     assert [each.variant for each in done] == ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"]
 
 
@@ -345,7 +345,7 @@ def test_the_best_needs_another_to_be_better_than() -> None:
 
 def test_seeds_are_counted_once() -> None:
     runs = [replace(HARD, weights=weights, recipe=HARD.recipe) for weights in ("/a/w.pt", "/b/w.pt")]
-    done = figures.cells_of([result(run) for run in runs])
+    done = figures.finished([result(run) for run in runs])
     assert len({each.variant for each in done}) == 2
     assert figures.figure(done).n == 1
 

@@ -8,11 +8,11 @@ from grid.fakes import result
 from grid.test_tables import HARD, cell, made
 
 from adamatch.config.run import PRETRAINED, Run
-from adamatch.grid import experiments, figures, pretraining
+from adamatch.grid import experiments, figures
 from adamatch.grid.render import Figure
 from adamatch.grid.tables import tables
 
-EARLY = Run(benchmark=pretraining.SUITE, source="real", target="sketch", weights="timm:a")
+EARLY = Run(benchmark=experiments.PRETRAINING, source="real", target="sketch", weights="timm:a")
 TO_THE_END = replace(EARLY, recipe=replace(EARLY.recipe, stop=0))
 AT_2M, TO_8M = "pre-train (2M)", "pre-train (8M)"
 
@@ -50,7 +50,7 @@ def test_other_weights_and_recipes_are_not_averaged(other: Run, told: str) -> No
 
 
 def test_pre_trained_are_the_papers_protocol_and_the_grids_weights_before_the_commonest() -> None:
-    grids = replace(EARLY, weights=pretraining.WEIGHTS)
+    grids = replace(EARLY, weights=experiments.PRETRAINED_WEIGHTS)
     for usual, others in ((EARLY, lower(EARLY, lr=0.001)), (grids, EARLY), (lower(EARLY, lr=0.1), None)):
         results = [pre_trained(replace(usual, seed=0), 40.0)]
         results += [pre_trained(replace(others, seed=seed), 20.0) for seed in range(3) if others]
@@ -74,7 +74,7 @@ def test_what_stops_elsewhere_makes_no_table_of_pre_training() -> None:
 
 def test_shorter_runs_do_not_stand_under_8m_images() -> None:
     """However many there are, as of the budget `fast`; from scratch too."""
-    scratch = replace(Run(benchmark=pretraining.SUITE, source="real", target="sketch", budget="fast"), seed=1)
+    scratch = replace(Run(benchmark=experiments.PRETRAINING, source="real", target="sketch", budget="fast"), seed=1)
     fast = [replace(lower(each, images=2**20), seed=seed) for each in (EARLY, TO_THE_END) for seed in range(3)]
     short = [pre_trained(run, 90.0) for run in (scratch, *fast)]
     assert not any("pre-training" in table.title for table in tables(short))
@@ -109,6 +109,6 @@ def test_oracles_alone_have_their_own_usual_recipe() -> None:
         replace(experiments.oracle(HARD), seed=1),
         experiments.oracle(lower(HARD, tau=0.5)),
     ]
-    assert [each.variant for each in figures.cells_of([result(run) for run in alone])] == ["", "", "tau=0.5"]
-    beside = figures.cells_of([result(run) for run in (lower(HARD, tau=0.5), *alone)])
+    assert [each.variant for each in figures.finished([result(run) for run in alone])] == ["", "", "tau=0.5"]
+    beside = figures.finished([result(run) for run in (lower(HARD, tau=0.5), *alone)])
     assert [each.variant for each in beside] == ["", f"tau={HARD.recipe.tau}", f"tau={HARD.recipe.tau}", ""]

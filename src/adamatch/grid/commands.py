@@ -15,7 +15,7 @@ from adamatch.config.run import Run, recipe
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
+from adamatch.grid.batches import Resources
 from adamatch.grid.state import STATES, Folders
 
 app = typer.Typer(

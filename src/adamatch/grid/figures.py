@@ -121,9 +121,9 @@ def figure(done: Sequence[Done]) -> Figure:
     by_seed = grouped(means, lambda key: key[0])
     by_pair = grouped(means, lambda key: key[1])
     mean = statistics.fmean(statistics.fmean(means[key] for key in keys) for keys in by_pair.values())
-    spread, n = None, min(map(len, by_pair.values()))
+    std, n = None, min(map(len, by_pair.values()))
     if len(by_seed) > 1 and len({frozenset(pair for _, pair in keys) for keys in by_seed.values()}) == 1:
-        spread = statistics.stdev(statistics.fmean(means[key] for key in keys) for keys in by_seed.values())
+        std = statistics.stdev(statistics.fmean(means[key] for key in keys) for keys in by_seed.values())
     first = done[0]
     paper, wider = published.accuracy(*first.setting[:2], first.method, first.run.labels, by_pair.keys(), first.variant)
-    return Figure(mean, spread, n, paper, wider)
+    return Figure(mean, std, n, paper, wider)

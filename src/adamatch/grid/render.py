@@ -14,7 +14,7 @@ class Figure:
     """An accuracy: mean over n seeds, their standard deviation, and the paper's figure beside it."""
 
     mean: float
-    spread: float | None = None
+    std: float | None = None
     n: int = 1
     paper: float | None = None
     wider: bool = False  # the paper's figure is over more pairs than ours
@@ -23,7 +23,7 @@ class Figure:
 
     def text(self, bold: str, plus_minus: str = "±") -> str:
         """`bold` is a pattern for the best of a column, with {} for what is to be bold."""
-        spread = f" {plus_minus} {self.spread:.1f}" if self.spread is not None else ""
+        spread = f" {plus_minus} {self.std:.1f}" if self.std is not None else ""
         ours = f"{self.mean:.1f}{spread}"
         paper = "" if self.paper is None else f" ({self.paper:.1f}{'*' if self.wider else ''})"
         return (bold.format(ours) if self.best else ours) + paper + (f" [{self.only}]" if self.only else "")
@@ -79,7 +79,7 @@ def as_csv(table: Table) -> str:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             if isinstance(cell, Figure):
                 names = [no_formula(shown(str(each))) for each in (table.title, row[0], column)]
-                writer.writerow([*names, cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only])
+                writer.writerow([*names, cell.mean, cell.std, cell.n, cell.paper, cell.wider, cell.only])
     return file.getvalue()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from adamatch.config.run import PRETRAINED, recipe
 from adamatch.grid import published
 from adamatch.grid.experiments import PRETRAINED_WEIGHTS, PRETRAINING
-from adamatch.grid.figures import Done, figure, finished, grouped, variant
+from adamatch.grid.figures import Done, figure, finished, grouped
 from adamatch.grid.render import Cell, Figure, Table
 from adamatch.train.loop import MEDIAN_OF
 
@@ -44,7 +44,6 @@ BOLD = " Bold is what leads all others by more than both standard deviations tog
 PAPER = " In parentheses the paper's figure{}."
 WIDER = " (* the paper's mean over all pairs of the benchmark, ours over those that are here)"
 ONLY = " [n]: the mean over n of the pairs; do not compare it with means over other pairs."
-PRETRAINING_COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")
 
 
 def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Table]:
@@ -127,35 +126,31 @@ def _variants(done: Sequence[Done]) -> Iterator[Table]:
 
 
 def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
-    """The paper's table of pre-training (section 4.1), where there are runs with starting weights for it."""
-    to_the_end, stopped = (recipe(PRETRAINING, **PRETRAINED | changes) for changes in ({"stop": 0}, {}))
-    mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and each.method in published.PRETRAINED]
-    scratch = [each for each in mine if each.run.recipe == recipe(PRETRAINING) and not each.variant]
-    loaded = [each for each in mine if each.run.weights and not each.run.options]
-    weights = Counter(each.run.weights for each in loaded if each.run.recipe in (to_the_end, stopped))
-    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]), default="")
-    rows: list[list[Cell]] = []
-    for method, papers in published.PRETRAINED.items():
-        ours = [each for each in loaded if (each.method, each.run.weights) == (method, usual)]
-        ends = [each for each in ours if each.run.recipe == to_the_end]
-        groups = (
-            [each for each in scratch if each.method == method],
-            ends,
-            [each for each in ours if each.run.recipe == stopped],
-            [each._replace(result={**each.result, "accuracy": _best_window(each)}) for each in ends],
-        )
-        if any(groups[1:]):
-            cells = [
-                replace(figure(group), paper=paper, wider=len({each.pair for each in group}) < 30) if group else "-"
-                for group, paper in zip(groups, papers, strict=True)
-            ]
-            rows.append([METHODS[method], *cells])
-    if rows:
-        notes = [
-            "In parentheses the paper's figure, a mean over 30 pairs. The best window is found with the target's test labels.",
-            f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants.",
-        ]
-        yield Table(f"{PRETRAINING}, UDA: pre-training", ["method", *PRETRAINING_COLUMNS], rows, notes)
+    """The paper's table of pre-training, where there are runs with starting weights: the grid's, else the most frequent ones."""
+    stopped = recipe(PRETRAINING, **PRETRAINED)
+    to_the_end = replace(stopped, stop=0)
+    mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and not each.run.options]
+    weights = Counter(each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped))
+    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]), default=None)
+    columns = {("", recipe(PRETRAINING)): 0, (usual, to_the_end): 1, (usual, stopped): 2}
+    chosen = [
+        (columns.get((each.run.weights, each.run.recipe)), each) for each in mine if each.method in published.PRETRAINED
+    ]
+    chosen += [
+        (3, each._replace(result={**each.result, "accuracy": _best_window(each)}))
+        for column, each in chosen
+        if column == 1
+    ]
+    names = published.PRETRAINED_COLUMNS
+    cells = [
+        (METHODS[each.method], names[column], each._replace(variant=names[column]))
+        for column, each in chosen
+        if column is not None
+    ]
+    if usual:
+        table = _table(f"{PRETRAINING}, UDA: pre-training", "method", cells, METHODS.values(), names, compared=False)
+        note = f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants."
+        yield replace(table, notes=[*table.notes, f"{note} The best window is found with the target's test labels."])
 
 
 def _best_window(done: Done) -> float:
@@ -258,9 +253,9 @@ def _compared(groups: dict[str, list[Done]]) -> dict[str, Figure]:
 
 
 def _leads(best: Figure, other: Figure) -> bool:
-    if best.spread is None or other.spread is None:
+    if best.std is None or other.std is None:
         return False
-    return best.mean - other.mean > best.spread + other.spread
+    return best.mean - other.mean > best.std + other.std
 
 
 def _explained(cells: Iterable[Cell]) -> str:
