@@ -1,4 +1,4 @@
-"""Work for other machines: what is asked of an engine, batches of runs of one shape, and what a worker does with them."""
+"""Work for other machines: what is asked of an engine, batches of runs, and what a worker does with a batch."""
 
 import platform
 import time
@@ -45,7 +45,7 @@ def absolute(job: Job) -> Job:
 
 
 def batches(runs: Sequence[Run], places: int = 1) -> list[tuple[Run, ...]]:
-    """Runs of the same shapes together, so that a worker compiles once; bounded, so that the work spreads over the places."""
+    """Runs of the same shapes together, so that a worker compiles once; few enough that all places have work."""
     most = max(1, min(MOST, len(runs) // (ROUNDS * places)))
     made: list[list[Run]] = []  # in the order of their first runs: the most wanted first
     filling: dict[object, tuple[list[Run], float]] = {}

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from typer import Argument, Option
 
 from adamatch.base.console import print_table, say
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run, recipe
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
-from adamatch.grid.schedule import run_grid
 from adamatch.grid.batches import Resources
+from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import STATES, Folders
 
 app = typer.Typer(
@@ -40,52 +41,28 @@ NOT_ALL = 3  # the exit code where runs are left that wait, or that others do
 MOST, LONGEST = 10_000_000, 1e9  # of whatever is counted, and seconds
 
 
-def _cluster(help: str, **limits: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel="With --engine ray or slurm", **limits)
+def _cluster(says: str, **limits: Any) -> Any:
+    return Option(help=says, rich_help_panel="With --engine ray or slurm", **limits)
 
 
-Name = Annotated[
-    str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")
-]
-Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
-Out = Annotated[Path | None, typer.Option(help="Where the run folders are (default: runs/GRID)")]
-Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JSON each: what is there counts as done")]
-Gpus = Annotated[int, typer.Option(min=1, max=MOST, help="How many, for the time until all is done")]
-Measured = Annotated[Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")]
-Brief = Annotated[bool, typer.Option("--brief", help="Sums only, not every run")]
+Name = Annotated[str, Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
+Only = Annotated[str, Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
+Out = Annotated[Path | None, Option(help="Where the run folders are (default: runs/GRID)")]
+Keep = Annotated[Path | None, Option(help="Folder of results alone, one JSON each: what is there counts as done")]
 SECONDS = "Start no run that would not end within so many seconds (each worker's first is always begun)"
-Seconds = Annotated[float | None, typer.Option(min=0, max=LONGEST, help=SECONDS)]
-PROCESSES = "Workers; 1 does one run after the other in this process"
-Processes = Annotated[int, typer.Option(min=1, max=1024, help=PROCESSES)]
-Retry = Annotated[bool, typer.Option("--retry", help="Try failed runs again")]
-Data = Annotated[
-    Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")]
-Engine = Annotated[str, typer.Option(help="local (this machine), ray (a cluster), slurm (its queue)")]
-CpusPerRun = Annotated[int, _cluster("ray, slurm: cores", min=1, max=MOST)]
+DATA = "Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)"
 GPUS_PER_RUN = "ray: fractions as well (default: 1 where there are GPUs); slurm (default: 0)"
-GpusPerRun = Annotated[float | None, _cluster(GPUS_PER_RUN, min=0, max=1024)]
-Address = Annotated[str, _cluster("ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)")]
-Partition = Annotated[str, _cluster("slurm")]
-Minutes = Annotated[int, _cluster("slurm: limit of a job; longer runs resume in further jobs", min=1, max=MOST)]
-ArrayLimit = Annotated[int | None, _cluster("slurm: tasks in an array (default: its MaxArraySize)", min=1, max=MOST)]
-AtOnce = Annotated[int | None, _cluster("slurm: tasks at a time", min=1, max=MOST)]
-Sbatch = Annotated[list[str] | None, _cluster("slurm: NAME=VALUE for sbatch, as account=me")]
-GridOrFolder = Annotated[
-    str, typer.Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")
-]
-Format = Annotated[str, typer.Option("--format", help=", ".join(render.FORMATS))]
-Detail = Annotated[bool, typer.Option("--detail", help="Every cell with its seeds, images and seconds as well")]
+MINUTES = "slurm: limit of a job; longer runs resume in further jobs"
+ARRAY_LIMIT = "slurm: tasks in an array (default: its MaxArraySize)"
 
 
 @app.command()
 def plan(
     name: Name,
     only: Only = "",
-    gpus: Gpus = 1,
-    measured: Measured = None,
-    brief: Brief = False,
+    gpus: Annotated[int, Option(min=1, max=MOST, help="How many, for the time until all is done")] = 1,
+    measured: Annotated[Path | None, Option(help="Results and step*.json of your machine, to estimate from")] = None,
+    brief: Annotated[bool, Option("--brief", help="Sums only, not every run")] = False,
     out: Out = None,
     keep: Keep = None,
 ) -> None:
@@ -111,10 +88,8 @@ def plan(
 
     _print_sums(("runs", "steps", "GPU-hours"), runs, sums)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
-    done, hours = len(runs) - len(left), sum(left) / 3600
-    say(
-        f"{len(runs):,} runs, {done:,} of them done; the others take {hours:,.1f} GPU-hours, {_time(sum(left))} one after the other"
-    )
+    left_takes = f"{sum(left) / 3600:,.1f} GPU-hours, {_time(sum(left))} one after the other"
+    say(f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {left_takes}")
     if left:
         say(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
     for (network, size), mine in figures.grouped(runs, lambda run: (run.recipe.network, run.recipe.size)).items():
@@ -131,28 +106,30 @@ def run(
     only: Only = "",
     out: Out = None,
     keep: Keep = None,
-    seconds: Seconds = None,
-    processes: Processes = 1,
-    retry: Retry = False,
-    data: Data = None,
-    device: Device = "auto",
-    engine: Engine = "local",
-    cpus_per_run: CpusPerRun = 1,
-    gpus_per_run: GpusPerRun = None,
-    address: Address = "",
-    partition: Partition = "",
-    minutes: Minutes = 1440,
-    array_limit: ArrayLimit = None,
-    at_once: AtOnce = None,
-    sbatch: Sbatch = None,
+    seconds: Annotated[float | None, Option(min=0, max=LONGEST, help=SECONDS)] = None,
+    processes: Annotated[
+        int, Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
+    ] = 1,
+    retry: Annotated[bool, Option("--retry", help="Try failed runs again")] = False,
+    data: Annotated[Path | None, Option(help=DATA)] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1")] = "auto",
+    engine: Annotated[str, Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
+    cpus_per_run: Annotated[int, _cluster("ray, slurm: cores", min=1, max=MOST)] = 1,
+    gpus_per_run: Annotated[float | None, _cluster(GPUS_PER_RUN, min=0, max=1024)] = None,
+    address: Annotated[str, _cluster("ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)")] = "",
+    partition: Annotated[str, _cluster("slurm")] = "",
+    minutes: Annotated[int, _cluster(MINUTES, min=1, max=MOST)] = 1440,
+    array_limit: Annotated[int | None, _cluster(ARRAY_LIMIT, min=1, max=MOST)] = None,
+    at_once: Annotated[int | None, _cluster("slurm: tasks at a time", min=1, max=MOST)] = None,
+    sbatch: Annotated[list[str] | None, _cluster("slurm: NAME=VALUE for sbatch, as account=me")] = None,
 ) -> None:
     """Do the runs that are not done. Stop it at any time; the same command resumes.
 
-    It ends with 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if it was stopped.
+    Exit codes: 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if stopped.
 
     `adamatch grid run handwriting --processes 2`
 
-    `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept the moment it is there
+    `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept at once
 
     `adamatch grid run digits --only mnist-svhn --retry` those that failed, once more
 
@@ -218,9 +195,9 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
 
 @app.command()
 def table(
-    name: GridOrFolder,
-    form: Format = "md",
-    detail: Detail = False,
+    name: Annotated[str, Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")],
+    form: Annotated[str, Option("--format", help=", ".join(render.FORMATS))] = "md",
+    detail: Annotated[bool, Option("--detail", help="Every cell with its seeds, images and seconds as well")] = False,
     only: Only = "",
     out: Out = None,
     keep: Keep = None,

@@ -26,7 +26,8 @@ NETWORKS = {
 }
 # For a network that was measured nowhere: what one H200 reaches in AdaMatch's step of WRN-28-2 at 32 x 32.
 ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0068  # operations per second
-ASSUMPTION = "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
+ASSUMED_ON = "AdaMatch's step of WRN-28-2 at 32 x 32 on one H200, which takes 6.8 ms"
+ASSUMPTION = f"assumed: as many operations per second as in {ASSUMED_ON}"
 
 
 class Shape(NamedTuple):
@@ -42,7 +43,7 @@ class Shape(NamedTuple):
 
 
 # Seconds of a step that come with the package, so that a plan is the same everywhere.
-# GPU: `python benchmarks/step.py`, torch 2.11, 2026-11-15 (results/step28.json, step34.json, step101.json in the repository).
+# GPU: `python benchmarks/step.py`, torch 2.11, 2026-11-15 (results/step28.json, step34.json, step101.json).
 # CPU: the medians of the runs in results/handwriting, nine processes of one thread each, torch 2.11, 2026-11-16.
 KNOWN = {
     "NVIDIA H200, bf16, compiled, CUDA graph": {
@@ -109,7 +110,7 @@ def steps(run: Run) -> int:
 
 
 def length(run: Run) -> float:
-    """Steps of a run; where it begins with self-supervised pre-training, and as many more as would take as long as that."""
+    """Steps of a run, and as many more as take the time of self-supervised pre-training, where it begins with that."""
     if run.weights.startswith(resume.FROM) or not METHODS[run.method].unlabelled:
         return steps(run)  # an earlier run has done it, or the method never looks at unlabelled images
     return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
@@ -118,7 +119,7 @@ def length(run: Run) -> float:
 def estimate(run: Run, measured: Collection[Measured] = ()) -> Estimate:
     """From `measured` before what comes with the package; else an assumption.
 
-    In each from the same step, else scaled from others of the same network and size (and method, where that was measured).
+    In each from the same step, else scaled from others of the same network and size, of the same method if there are any.
     """
     known = [Measured(step, seconds, machine) for machine, times in KNOWN.items() for step, seconds in times.items()]
     wanted = shape(run)

@@ -24,8 +24,8 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"threshold": "fixed"},
 )
 CODE_SSDA: dict[str, Any] = {"pools": 2}  # the authors' code's form, where the text's is the default
-# The paper draws its sweeps as pictures. Of their values its text names these thresholds and the ends of this range of weight
-# decay; those of uratio are ours.
+# The paper draws its sweeps as pictures. Its text names these thresholds and the ends of this range of weight decay; the
+# values of uratio are ours.
 SWEEPS: dict[str, tuple[Any, ...]] = {
     "uratio": (1, 2, 3, 5),
     "tau": (0.8, 0.9, 0.95),
@@ -79,7 +79,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, 3 seeds, ablations, CTAugment, SSDA's other forms."""
+    """The embedded benchmark, no data needed: every method on every task, ablations and other forms of SSDA; 3 seeds."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
@@ -97,7 +97,7 @@ def handwriting() -> Iterator[Run]:
 
 
 def digits() -> Iterator[Run]:
-    """Real digits with the fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
+    """Real digits, fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     easy = replace(hard, target="mnistm")
     domains = ("mnist", "mnistm", "svhn", "usps")
@@ -129,11 +129,10 @@ def digits() -> Iterator[Run]:
 
 
 def few() -> Iterator[Run]:
-    """Few labels on real digits, by the fast budget's recipes: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one.
+    """Few labels on real digits, fast budget: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one seed.
 
-    Five labels on the hard pair have the seeds that the pair has without labels: six; and the same with every label in every
-    step, of which half fell back. One label of SVHN, where digits get lost, has lower thresholds for classes of which few
-    labels pass, for comparison.
+    Five labels on the hard pair have six seeds, as it has without labels; and six with every label in every step, of which
+    half fell back. One label of SVHN is compared with lower thresholds for classes of which few labels pass.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
     hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
@@ -151,8 +150,7 @@ def few() -> Iterator[Run]:
 
 
 def study() -> Iterator[Run]:
-    """What matters on real digits at short budgets: half a million images, a thing changed at a time; then other pairs."""
-
+    """What matters on real digits: half a million images, a thing changed at a time; then other pairs."""
     fast = {**FAST["digitfive"], "images": 500_000}
 
     def short(source: str, target: str, options: dict[str, Any] | None = None, **changes: Any) -> Run:
@@ -173,7 +171,7 @@ def study() -> Iterator[Run]:
 
 
 def ablation() -> Iterator[Run]:
-    """Section 5, on six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
+    """Section 5, six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
     for source, target in ABLATION_PAIRS:
         run = Run(benchmark="domainnet64", source=source, target=target)
         yield run
@@ -185,7 +183,7 @@ def ablation() -> Iterator[Run]:
 
 
 def pre_trained() -> Iterator[Run]:
-    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from scratch and from ImageNet's weights.
+    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from scratch and from ImageNet weights.
 
     With these a run stops at 2M images, and another goes to the end, where the best window is looked for.
     """
@@ -227,7 +225,7 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
 
 
 def load(name: str, only: str = "") -> list[Run]:
-    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is a part of run names."""
+    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only`: a part of run names."""
     found = _function(name)()
     made = list(found) if isinstance(found, Iterable) else [found]
     if not all(isinstance(run, Run) for run in made):

@@ -91,7 +91,7 @@ def finished(results: Iterable[dict[str, Any]]) -> list[Done]:
 
 
 def _preset(run: Run, presets: Sequence[Recipe]) -> Recipe:
-    """The preset that the run was made from (a run may change it a little, as `spread` with one label), else its recipe."""
+    """The preset that the run was made from (which may have changed `spread` of it), else its recipe."""
     return next((each for each in presets if replace(run, recipe=each) == run), run.recipe)
 
 
@@ -111,8 +111,7 @@ def variant(run: Run, usual: Recipe) -> str:
 def figure(done: Sequence[Done]) -> Figure:
     """The mean over pairs, with its standard deviation over seeds where every seed has the same pairs.
 
-    Several results of one pair and seed, as of two budgets with the same recipe, count as their mean. The paper's accuracy is
-    of the same pairs where it is known, else the mean over all pairs.
+    Several results of one pair and seed, as of two budgets with the same recipe, count as their mean.
     """
     means = {
         key: statistics.fmean(each.result["accuracy"] for each in group)

@@ -1,11 +1,11 @@
-"""A lease on a run's folder: while it is held and its holder alive, nobody else does the run. Works on shared file systems.
+"""A lease on a run's folder: while its holder lives, nobody else does the run. For shared file systems, too.
 
-Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make it (a
-hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number, which again only one can.
+Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make
+it (a hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number.
 
-Alive is what a holder on this machine is as long as it has its file locked: the system frees the lock with the process. A
-holder elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured here, from the
-first look on: dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
+A holder on this machine lives as long as it has its file locked: the system frees the lock with the process. A holder
+elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured from the first look
+on, since dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
 """
 
 import json
@@ -49,7 +49,7 @@ def this_machine() -> str:
 
 
 class Lease:
-    """One attempt to hold a folder. `lost` becomes true when another process took it over (ours was stopped for long, say)."""
+    """One attempt to hold a folder. `lost`: another process took it over (as when ours was stopped for long)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -98,7 +98,7 @@ class Lease:
         except OSError as error:
             why = f"no lease can be made on this file system ({error})"
             raise InputError(f"{self.folder}: {why}: use another folder") from None
-        # What was judged dead must still be the highest below ours. Else two processes got this far, and neither goes on.
+        # What was judged dead must still be the highest below ours. Else two processes got here, and neither goes on.
         below = [path for path in leases(self.folder) if path != mine]
         if below and (_number(below[-1]) > _number(mine) or _facts(below[-1])["token"] != judged):
             mine.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def holders(folder: Path) -> list[dict[str, Any]]:
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """Who does the run now. Of a holder elsewhere that was not watched for long enough, its file's date is taken for it."""
+    """Who does the run now. A holder elsewhere that was not watched for long enough is judged by its file's date."""
     held = leases(folder)
     if not held or dead(held[-1]):
         return None
@@ -140,7 +140,7 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 
 def shows_life(folder: Path, until: float = float("inf")) -> bool:
-    """Whether the run's holder lives; waits until that or its death is certain, or for `until` on the monotonic clock."""
+    """Whether the run's holder lives; waits until that or its death is certain, or until then (monotonic clock)."""
     first = _newest_touch(folder)
     while first is not None and time.monotonic() < until:
         held = leases(folder)

@@ -23,7 +23,7 @@ from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say, sto
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
-# Exit codes of a worker that was asked to stop, of one that cannot go on (a full disk, say), of one that a new one replaces.
+# Exit codes of a worker that was asked to stop, that cannot go on (a full disk, say), that a new one replaces.
 ASKED_TO_STOP, REFUSED, BROKEN = 3, 4, 5
 
 

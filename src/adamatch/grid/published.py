@@ -1,4 +1,4 @@
-"""The paper's figures, accuracy in percent: its tables of UDA, pre-training and ablation, and its summaries of SSL and SSDA.
+"""The paper's accuracies in percent: its tables of UDA, pre-training and ablation, its summaries of SSL and SSDA.
 
 Of single pairs only AdaMatch's on DigitFive (UDA) are known here.
 """
@@ -69,7 +69,7 @@ DIGITFIVE = {
 def accuracy(
     benchmark: str, task: str, method: str, labels: int, pairs: Collection[tuple[str, str]], variant: str = ""
 ) -> tuple[float | None, bool]:
-    """The mean over these pairs where the paper has it, else over all (SSL: domains); and whether it is over more pairs.
+    """The mean over these pairs if the paper has it, else over all (SSL: domains); and whether it is over more pairs.
 
     An oracle is a method of UDA here.
     """

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.batches import Resources, absolute, batches, do_batch, write_token
+from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.state import one_line
 from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say
 

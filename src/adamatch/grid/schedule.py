@@ -1,4 +1,4 @@
-"""Do a grid's runs that are not done. Every worker walks a list of runs; leases say who does what, files what is done."""
+"""Do the runs of a grid. Every worker walks a list of runs; leases say who does what, files what is done."""
 
 import sys
 import time
@@ -40,7 +40,7 @@ def run_grid(
     """Do those of the runs that are neither done nor failed; returns how many are in which state afterwards.
 
     seconds     start no run after so many, nor one that would not end by then as far as this call has seen
-    processes   1: one run after the other in this process; more: so many worker processes, spread over the GPUs that there are
+    processes   1: one run after the other in this process; more: so many workers, on all GPUs that there are
     retry       try failed runs again
     engine      local; ray; slurm, which returns once the runs wait in SLURM's queue
     resources   what the engines ray and slurm are asked for

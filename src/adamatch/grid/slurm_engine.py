@@ -1,4 +1,4 @@
-"""The engine `slurm`: batches of runs as job arrays, submitted through submitit. Nothing waits for them: the disk tells."""
+"""The engine `slurm`: batches of runs as job arrays, submitted through submitit. Nothing waits for them."""
 
 import importlib
 import re
@@ -21,7 +21,7 @@ TIMEOUTS = 1000  # a job may run into its time limit so often; each time it goes
 
 @dataclass(frozen=True)
 class Task:
-    """A batch; called in the job. `checkpoint` is what submitit asks shortly before the time limit: do the same again."""
+    """A batch; called in the job. Shortly before the time limit submitit asks for `checkpoint`: do the same again."""
 
     job: Job
     token: Path
@@ -90,7 +90,7 @@ def _parameters(asked: Resources, gpus: int, count: int, token: Path) -> dict[st
 
 
 def _seen(token: Path) -> str:
-    """For the shell of a job: one that cannot see the folder cannot start Python, so it says so where SLURM still writes."""
+    """For the shell of a job: one that cannot see the folder cannot start Python, so its shell says so."""
     path, folder = (shlex.quote(str(each)) for each in (token, token.parent))
     return f'test -e {path} || {{ echo "error: $(hostname) does not see "{folder} >&2; exit 1; }}'
 

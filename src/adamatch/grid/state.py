@@ -19,7 +19,7 @@ STATES: tuple[State, ...] = ("done", "failed", "running", "waiting")
 
 @dataclass(frozen=True)
 class Folders:
-    """`out` has a folder for each run; `keep` has the results alone, as NAME.json, to be committed and never measured again."""
+    """`out` has a folder for each run; `keep` has the results alone, as NAME.json, to be committed."""
 
     out: Path
     keep: Path | None = None

@@ -35,7 +35,8 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
     "spread=1": "as many target labels in each step as there is room for (spread=1)",
     "late=0.0": "target labels from the first step on (late=0)",
-    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for (late=0, spread=1)",
+    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for"
+    " (late=0, spread=1)",
     "form=0": "as it was before a correction (form=0)",
 }
 TASKS = ("uda", "ssl", "ssda")
@@ -62,11 +63,13 @@ def _order(done: Done) -> tuple[Any, ...]:
     """Benchmarks as the paper names them, UDA before SSL before SSDA."""
     benchmark, task, labels = done.setting
     suite = published.SUITES.index(benchmark) if benchmark in published.SUITES else len(published.SUITES)
-    return suite, benchmark, TASKS.index(task), labels, done.method, done.pair, done.variant
+    known = ["", *VARIANTS]
+    variant = known.index(done.variant) if done.variant in known else len(known)
+    return suite, benchmark, TASKS.index(task), labels, done.method, variant, done.variant, done.pair
 
 
 def _summaries(done: Sequence[Done]) -> Iterator[Table]:
-    """Methods against tasks and labels: a table for one benchmark, or, as in the paper, one for each task of several."""
+    """Methods against tasks and labels: a table for one benchmark; of several, as in the paper, one for each task."""
     several = len({each.run.benchmark for each in done}) > 1
 
     def column(each: Done) -> str:
@@ -83,12 +86,11 @@ def _summaries(done: Sequence[Done]) -> Iterator[Table]:
 def _side_by_side(done: Sequence[Done]) -> Iterator[Table]:
     """Where some methods have more pairs than others: every pair that several have, by itself."""
     for mine in grouped(done, lambda each: each.setting).values():
-        have = {
-            method: {each.pair for each in group} for method, group in grouped(mine, lambda each: each.method).items()
-        }
-        counts = Counter(pair for pairs in have.values() for pair in pairs)
+        groups = grouped(mine, lambda each: each.method).values()
+        have = [{each.pair for each in group} for group in groups]
+        counts = Counter(pair for pairs in have for pair in pairs)
         shared = sorted(pair for pair, count in counts.items() if count > 1)
-        if shared and len(set(map(frozenset, have.values()))) > 1:
+        if shared and any(pairs != have[0] for pairs in have):
             cells = [(METHODS[each.method], _arrow(each.pair), each) for each in mine]
             title = f"{_titled(mine[0])}: methods on the same pairs"
             yield _table(title, "method", cells, METHODS.values(), map(_arrow, shared))
@@ -106,51 +108,42 @@ def _matrices(done: Sequence[Done]) -> Iterator[Table]:
 
 def _variants(done: Sequence[Done]) -> Iterator[Table]:
     """For every method that was varied: its variants, and itself on the pairs and seeds that any of them was run on."""
-    known = ["", *VARIANTS]
     for group in grouped(done, lambda each: (each.setting, each.method)).values():
         varied = {(each.pair, each.run.seed) for each in group if each.variant}
         if not varied:
             continue
         mine = [each for each in group if (each.pair, each.run.seed) in varied]
         name = METHODS[mine[0].method]
-        names = {text: VARIANTS.get(text, text) or name for text in sorted({each.variant for each in mine})}
-        rows = [
-            names[text] for text in sorted(names, key=lambda text: known.index(text) if text in known else len(known))
-        ]
+        cells = [(VARIANTS.get(each.variant, each.variant) or name, _arrow(each.pair), each) for each in mine]
         columns = [_arrow(pair) for pair in sorted({pair for pair, _ in varied})]
-        cells = [(names[each.variant], _arrow(each.pair), each) for each in mine]
         if len(columns) > 1:
             columns.insert(0, "mean")
             cells += [(row, "mean", each) for row, _, each in cells]
+        rows = dict.fromkeys(row for row, _, _ in cells)
         yield _table(f"{_titled(mine[0])}: variants of {name}", "variant", cells, rows, columns)
 
 
 def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
-    """The paper's table of pre-training, where there are runs with starting weights: the grid's, else the most frequent ones."""
+    """The paper's table of pre-training, with the weights of the grid `pretraining`, else the most frequent ones."""
     stopped = recipe(PRETRAINING, **PRETRAINED)
     to_the_end = replace(stopped, stop=0)
     mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and not each.run.options]
-    weights = Counter(each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped))
-    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]), default=None)
-    columns = {("", recipe(PRETRAINING)): 0, (usual, to_the_end): 1, (usual, stopped): 2}
-    chosen = [
-        (columns.get((each.run.weights, each.run.recipe)), each) for each in mine if each.method in published.PRETRAINED
-    ]
-    chosen += [
-        (3, each._replace(result={**each.result, "accuracy": _best_window(each)}))
-        for column, each in chosen
-        if column == 1
-    ]
-    names = published.PRETRAINED_COLUMNS
-    cells = [
-        (METHODS[each.method], names[column], each._replace(variant=names[column]))
-        for column, each in chosen
-        if column is not None
-    ]
-    if usual:
-        table = _table(f"{PRETRAINING}, UDA: pre-training", "method", cells, METHODS.values(), names, compared=False)
-        note = f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants."
-        yield replace(table, notes=[*table.notes, f"{note} The best window is found with the target's test labels."])
+    mine = [each for each in mine if each.method in published.PRETRAINED]
+    known = [each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped)]
+    weights = Counter(filter(None, known))
+    if not weights:
+        return
+    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]))
+    scratch, at_8m, at_2m, best = columns = published.PRETRAINED_COLUMNS
+    places = {("", recipe(PRETRAINING)): [scratch], (usual, to_the_end): [at_8m, best], (usual, stopped): [at_2m]}
+    cells = []
+    for each in mine:
+        for column in places.get((each.run.weights, each.run.recipe), []):
+            accuracy = _best_window(each) if column == best else each.result["accuracy"]
+            cells.append((METHODS[each.method], column, each._replace(variant=column, result={"accuracy": accuracy})))
+    table = _table(f"{PRETRAINING}, UDA: pre-training", "method", cells, METHODS.values(), columns, compared=False)
+    note = f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants."
+    yield replace(table, notes=[*table.notes, f"{note} The best window is found with the target's test labels."])
 
 
 def _best_window(done: Done) -> float:
@@ -164,8 +157,8 @@ def _every_cell(done: Sequence[Done]) -> Table:
     """Accuracy, number of seeds, and what a run took."""
     rows: list[list[Cell]] = []
     order = list(METHODS)
-    groups = grouped(done, lambda each: (each.setting, each.pair, each.method, each.variant)).values()
-    for mine in sorted(groups, key=lambda mine: (*_order(mine[0])[:4], mine[0].pair, order.index(mine[0].method))):
+    done = sorted(done, key=lambda each: (*_order(each)[:4], each.pair, order.index(each.method), each.variant))
+    for mine in grouped(done, lambda each: (each.setting, each.pair, each.method, each.variant)).values():
         first, accuracy = mine[0], figure(mine)
         benchmark, task, labels = first.setting
         name = f"{benchmark} {task.upper()}{labels or ''} {_arrow(first.pair)}, {METHODS[first.method]}"
