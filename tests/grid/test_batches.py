@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.grid import batches, cost, experiments, lease, work
+from adamatch.grid.batches import Resources
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.batches import Resources
 from adamatch.grid.state import Folders
 
 PAPER = experiments.load("paper")

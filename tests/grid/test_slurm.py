@@ -14,8 +14,8 @@ from grid import fakes, many
 
 from adamatch.base.errors import InputError
 from adamatch.grid import slurm_engine
-from adamatch.grid.schedule import run_grid
 from adamatch.grid.batches import Resources, write_token
+from adamatch.grid.schedule import run_grid
 
 CONF = Path(os.environ.get("ADAMATCH_TEST_SLURM", "/tmp/adamatch-slurm")) / "slurm.conf"
 
