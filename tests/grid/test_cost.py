@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from adamatch import networks
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.grid import cost
-from adamatch.train import resume
 
 H200 = "NVIDIA H200, bf16, compiled, CUDA graph"
 UDA = Run(benchmark="digitfive")
@@ -56,7 +56,7 @@ def test_steps() -> None:
         ({"method": "baseline_bn"}, True),
         ({"method": "supervised"}, False),  # never looks at unlabelled images
         ({"method": "noisystudent"}, False),
-        ({"weights": f"{resume.FROM}0123456789"}, False),  # goes on with an earlier run's model
+        ({"continues": "0123456789"}, False),  # goes on with an earlier run's model
         ({"weights": "timm:a"}, True),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.kernels import norm_kernels
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
 from adamatch.plan import PRETRAINED

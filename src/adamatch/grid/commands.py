@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 from adamatch.base.console import print_table, say
 from adamatch.base.errors import InputError
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.batches import Resources

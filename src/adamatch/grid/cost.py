@@ -13,7 +13,6 @@ from adamatch.base.files import read_json
 from adamatch.config.run import Run
 from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
-from adamatch.train import resume
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
 NETWORKS = {
@@ -111,7 +110,7 @@ def steps(run: Run) -> int:
 
 def length(run: Run) -> float:
     """Steps of a run, and as many more as take the time of self-supervised pre-training, where it begins with that."""
-    if run.weights.startswith(resume.FROM) or not METHODS[run.method].unlabelled:
+    if run.continues or not METHODS[run.method].unlabelled:
         return steps(run)  # an earlier run has done it, or the method never looks at unlabelled images
     return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
 

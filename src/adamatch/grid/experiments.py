@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError, unknown
-from adamatch.config.run import FAST, PRETRAINED, Run, recipe
+from adamatch.config.presets import FAST, PRETRAINED, recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS, check_domains
 from adamatch.grid.published import ABLATION_PAIRS, LABELS, SUITES
 from adamatch.methods import METHODS as KNOWN

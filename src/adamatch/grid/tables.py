@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adamatch.config.run import PRETRAINED, recipe
+from adamatch.config.presets import PRETRAINED, recipe
 from adamatch.grid import published
 from adamatch.grid.experiments import PRETRAINED_WEIGHTS, PRETRAINING
 from adamatch.grid.figures import Done, figure, finished, grouped
@@ -37,7 +37,6 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "late=0.0": "target labels from the first step on (late=0)",
     "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for"
     " (late=0, spread=1)",
-    "form=0": "as it was before a correction (form=0)",
 }
 TASKS = ("uda", "ssl", "ssda")
 SPREAD = "± is the standard deviation over seeds; {}."

@@ -7,7 +7,7 @@ from torch import nn
 
 from adamatch.images.store import Pixels
 from adamatch.initialise import propagate
-from adamatch.initialise.linear_probe import features
+from adamatch.initialise.embed import features
 from adamatch.kernels import fused_norm
 from adamatch.networks.efficientnet_lite import EfficientNetLite
 from adamatch.networks.frozen import Whole

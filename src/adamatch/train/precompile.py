@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import networks
 from adamatch.base import locks, system
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.kernels import norm_kernels, operators
 
 Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
