@@ -24,7 +24,6 @@ BOTH: dict[str, Change] = {
     "as in the paper": ({}, {}),
     "lower thresholds for classes of which few pass": ({"threshold": "classes"}, {}),
     "soft weights instead of a threshold": ({"threshold": "soft"}, {}),
-    "aligned to an estimate": ({}, {"align": "estimated"}),
     "alignment faded out": ({}, {"release": True}),
     "no factor of alignment above 2": ({}, {"limit": 2.0}),
     "7 unlabelled images for each labelled one": ({}, {"uratio": 7}),

@@ -1,4 +1,4 @@
-"""One label per class on real digits, small enough for a CPU: mnist -> mnistm at 16 x 16, WRN-tiny, 1,000 steps of fast.
+"""One label per class on real digits, as a CPU bears it: mnist -> mnistm at 16 x 16, WRN-tiny, 1,000 steps.
 
     python benchmarks/few_labels.py --data DIR --runs runs/few_labels --out results/few_labels.json
 

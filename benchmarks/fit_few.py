@@ -7,7 +7,6 @@ and no GPU: about five minutes a run on one core. Tested on 500 images that are 
 not measured again.
 """
 
-import importlib
 import tempfile
 from itertools import product
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from evidence import MEASURED, Row, collect, options
 
 import adamatch
+from adamatch import plan
 from adamatch.datasets.rendered import handwritten
 from adamatch.train.run_folder import RunFolder
 
@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # arguments of fit
 def trained(labels: int, variant: str, seed: int) -> Row:
     torch.set_num_threads(1)
     if variant.startswith("without a beginning"):
-        importlib.import_module("adamatch.fit").FEW = 0  # type: ignore[attr-defined]
+        plan.FEW = 0
     images, test = (handwritten(split, SIZE) for split in ("train", "test"))
     data = {"source": images, "target": images, "test": test, "labels_per_class": labels, "mirror": False}
     with tempfile.TemporaryDirectory() as folder:

@@ -31,7 +31,7 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 @pytest.fixture(autouse=True, scope="module")
 def token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The clusters of these tests have a token of their own: Ray's default depends on, and writes to, the home folder."""
+    """The clusters of these tests have a token of their own: Ray's default writes to the home folder."""
     path = tmp_path_factory.mktemp("token") / "token"
     path.write_text(secrets.token_hex(32))
     with pytest.MonkeyPatch.context() as patch:

@@ -85,9 +85,7 @@ class Estimate(NamedTuple):
 
 def shape(run: Run) -> Shape:
     recipe = run.recipe
-    method = (
-        "supervised" if run.method == "noisystudent" else run.method
-    )  # teachers and students learn from labels alone
+    method = "supervised" if run.method == "noisystudent" else run.method  # its steps are the same
     pools = POOLS.get(run.task, 1)
     return Shape(recipe.network, recipe.size, recipe.batch, recipe.uratio, method, pools, recipe.strong)
 
@@ -118,7 +116,7 @@ def length(run: Run) -> float:
 def estimate(run: Run, measured: Collection[Measured] = ()) -> Estimate:
     """From `measured` before what comes with the package; else an assumption.
 
-    In each from the same step, else scaled from others of the same network and size, of the same method if there are any.
+    In each from the same step, else scaled from others of the same network and size (and method, if there are any).
     """
     known = [Measured(step, seconds, machine) for machine, times in KNOWN.items() for step, seconds in times.items()]
     wanted = shape(run)

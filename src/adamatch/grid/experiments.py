@@ -25,8 +25,8 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"threshold": "fixed"},
 )
 CODE_SSDA: dict[str, Any] = {"pools": 2}  # the authors' code's form, where the text's is the default
-# The paper draws its sweeps as pictures. Its text names these thresholds and the ends of this range of weight decay; the
-# values of uratio are ours.
+# The paper draws its sweeps as pictures. Its text names these thresholds and the ends of this range of weight decay;
+# the values of uratio are ours.
 SWEEPS: dict[str, tuple[Any, ...]] = {
     "uratio": (1, 2, 3, 5),
     "tau": (0.8, 0.9, 0.95),
@@ -80,7 +80,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, ablations and other forms of SSDA; 3 seeds."""
+    """The embedded benchmark, no data needed: every method on every task, ablations, variants of SSDA; 3 seeds."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
@@ -132,8 +132,8 @@ def digits() -> Iterator[Run]:
 def few() -> Iterator[Run]:
     """Few labels on real digits, fast budget: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one seed.
 
-    Five labels on the hard pair have six seeds, as it has without labels; and six with every label in every step, of which
-    half fell back. One label of SVHN is compared with lower thresholds for classes of which few labels pass.
+    Five labels on the hard pair have six seeds, as it has without labels, and six with every label in every step, half of
+    which fell back. One label of SVHN is compared with lower thresholds for classes of which few labels pass.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
     hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
@@ -172,7 +172,7 @@ def study() -> Iterator[Run]:
 
 
 def ablation() -> Iterator[Run]:
-    """Section 5, six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
+    """Section 5, six pairs of DomainNet at 64 x 64: without a component; uratio, tau, weight decay, strong view."""
     for source, target in ABLATION_PAIRS:
         run = Run(benchmark="domainnet64", source=source, target=target)
         yield run
@@ -226,7 +226,7 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
 
 
 def load(name: str, only: str = "") -> list[Run]:
-    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only`: a part of run names."""
+    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is in run names."""
     found = _function(name)()
     made = list(found) if isinstance(found, Iterable) else [found]
     if not all(isinstance(run, Run) for run in made):

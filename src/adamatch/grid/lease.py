@@ -3,9 +3,9 @@
 Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make
 it (a hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number.
 
-A holder on this machine lives as long as it has its file locked: the system frees the lock with the process. A holder
-elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured from the first look
-on, since dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
+A holder on this machine lives as long as it has its file locked: the system frees the lock with the process. One
+elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured from the first
+look on, since dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
 """
 
 import json
