@@ -19,7 +19,7 @@ from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.experiment import versions
 from adamatch.images.tasks import pose
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
@@ -32,16 +32,16 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     run = Run(benchmark="none", recipe=Recipe(network=network, size=32, images=steps * 64, weight_decay=5e-4))
     torch.manual_seed(0)
     net = networks.build(network, 10)
-    method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
+    method = methods.build("adamatch", classes=10, net=net, recipe=run.recipe, options={})
     step = Step(net, method, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    supply = Supply(run, problem, step, Execution(machine))
+    batches = Batches(run, problem, step, Execution(machine))
     rows, began = [], 0.0
     for done in range(steps):
         if done == 10:
             _wait(machine)
             began = time.perf_counter()
-        captured(supply.next(done))
+        captured(batches.next(done))
         if (done + 1) % every == 0:
             means, bad = step.meter.read()
             assert bad < 0, f"the loss was not finite at step {bad}"

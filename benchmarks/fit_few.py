@@ -34,7 +34,13 @@ def trained(labels: int, variant: str, seed: int) -> Row:
     if variant.startswith("without a beginning"):
         plan.FEW = 0
     images, test = (handwritten(split, SIZE) for split in ("train", "test"))
-    data = {"source": images, "target": images, "test": test, "labels_per_class": labels, "mirror": False}
+    data: dict[str, Any] = {
+        "source": images,
+        "target": images,
+        "test": test,
+        "labels_per_class": labels,
+        "mirror": False,
+    }
     with tempfile.TemporaryDirectory() as folder:
         adamatch.fit(**data, seed=seed, size=SIZE, out=folder, twin=False, quiet=True, **VARIANTS[variant])
         result = RunFolder(folder).result() or {}

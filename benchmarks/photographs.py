@@ -35,7 +35,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import adamatch
-from adamatch.base.cli_names import number
 from adamatch.config import presets
 from adamatch.images.folders import read
 from adamatch.images.store import Store
@@ -64,7 +63,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=0, help="labelled target images of each class")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
-    parser.add_argument("--images", default="auto", help="labelled images to train for")
+    parser.add_argument("--images", type=int, help="labelled images to train for")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
@@ -118,7 +117,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
     folder = asked.runs / asked.set / re.sub(r"[^\w.+-]+", "_", kept)
     task, rows, few = posed(labelled, wanted, asked.labels, seed)
     how: dict[str, Any] = {"method": method, "options": asked.options, "seed": seed, "size": asked.size}
-    how |= {"network": "efficientnet-lite0", "images": number("images", asked.images), "quiet": True}
+    how |= {"network": "efficientnet-lite0", "images": asked.images, "quiet": True}
     model = adamatch.fit(**task, **how, out=folder, twin=False)  # source only is a run of its own
     result, found = RunFolder(folder).result() or {}, eval_outputs.load(folder)
     rows = rows[eval_outputs.rows(len(rows))]

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from adamatch import methods
 from adamatch.base.errors import InputError, unknown
 from adamatch.config.presets import FAST, PRETRAINED, recipe
 from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS, check_domains
 from adamatch.grid.published import ABLATION_PAIRS, LABELS, SUITES
-from adamatch.methods import METHODS as KNOWN
 
 METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
 PRETRAINING = "domainnet224"  # the benchmark of the paper's table of pre-training
@@ -132,8 +132,8 @@ def digits() -> Iterator[Run]:
 def few() -> Iterator[Run]:
     """Few labels on real digits, fast budget: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one seed.
 
-    Five labels on the hard pair have six seeds, as it has without labels, and six with every label in every step, half of
-    which fell back. One label of SVHN is compared with lower thresholds for classes of which few labels pass.
+    Five labels on the hard pair have six seeds, as it has without labels, and six with every label in every step (half of
+    them fell back). One label of SVHN is compared with lower thresholds for classes of which few labels pass.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
     hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
@@ -233,8 +233,7 @@ def load(name: str, only: str = "") -> list[Run]:
         raise InputError(f"grid {name!r}: the function has to yield runs (adamatch.Run), and nothing else")
     for run in made:
         check_domains(run.benchmark, run.source, run.target)
-        if run.method not in KNOWN:
-            raise unknown("method", run.method, KNOWN)
+        methods.get(run.method)
     runs = {run.id: run for run in made}
     if not runs:
         raise InputError(f"grid {name!r} has no run")

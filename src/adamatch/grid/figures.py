@@ -20,7 +20,8 @@ from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 from adamatch.train.run_folder import read_result
 
-T, K = TypeVar("T"), TypeVar("K")
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 class Done(NamedTuple):

@@ -5,7 +5,7 @@ it (a hard link is atomic, on NFS too). A dead holder's run is taken over by mak
 
 A holder on this machine lives as long as it has its file locked: the system frees the lock with the process. One
 elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured from the first
-look on, since dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
+look on: dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
 """
 
 import json

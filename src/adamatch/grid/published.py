@@ -4,7 +4,7 @@ Of single pairs only AdaMatch's on DigitFive (UDA) are known here.
 """
 
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 SUITES = ("digitfive", "domainnet64", "domainnet224")
 LABELS = (1, 5, 10, 25)
@@ -88,7 +88,8 @@ def accuracy(
 
 def mean(benchmark: str, task: str, method: str, labels: int = 0) -> float | None:
     """The mean over all pairs (SSL: domains) of a benchmark, where the paper has it."""
-    row = {"uda": UDA, "ssl": SSL, "ssda": SSDA}.get(task, {}).get(method)
+    tables: dict[str, Mapping[str, Sequence[float]]] = {"uda": UDA, "ssl": SSL, "ssda": SSDA}
+    row = tables.get(task, {}).get(method)
     columns = (0,) if task == "uda" else LABELS
     if row is None or benchmark not in SUITES or labels not in columns:
         return None
