@@ -132,7 +132,7 @@ def digits() -> Iterator[Run]:
 def few() -> Iterator[Run]:
     """Few labels on real digits, fast budget: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one seed.
 
-    Five labels on the hard pair have six seeds, as it has without labels, and six with every label in each step (half of
+    Five labels on the hard pair have six seeds, as it has without labels, and six with all labels in each step (half of
     them fell back). One label of SVHN is compared with lower thresholds for classes of which few labels pass.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")

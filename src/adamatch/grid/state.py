@@ -31,7 +31,7 @@ class Folders:
         if self.done(run):
             return "done"
         folder = self.of(run)
-        if lease.leases(folder) and lease.holder(folder):
+        if lease.holder(folder):
             return "running"
         return "failed" if (folder / "error.json").exists() else "waiting"
 
