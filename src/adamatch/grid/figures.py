@@ -20,6 +20,12 @@ from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 from adamatch.train.run_folder import read_result
 
+TYPES: dict[str, type] = {
+    "versions": dict,
+    "at_a_time": int,
+    "machine": str,
+    "date": str,
+}  # what tables take from a result
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -60,7 +66,9 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             raise InputError(f"{path} is not a result: its JSON cannot be read") from None
         if isinstance(facts, dict) and facts.keys() >= {"id", "run", "accuracy"}:
-            results[str(facts["id"])] = read_result(path)
+            result = results[str(facts["id"])] = read_result(path)
+            if not all(isinstance(result.get(name, kind()), kind) for name, kind in TYPES.items()):
+                raise InputError(f"{path} is damaged: copy it anew")
     return list(results.values())
 
 
