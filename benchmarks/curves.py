@@ -5,13 +5,12 @@
 Writes OUT.json (the losses) and OUT.png (the picture). Data: rendered digits -> handwriting at 32 x 32, WRN-28-2.
 """
 
-import argparse
-import json
 import time
 from pathlib import Path
 
-import matplotlib
 import torch
+from evidence import options, write
+from matplotlib.figure import Figure
 
 from adamatch import methods, networks
 from adamatch.config.recipe import Recipe
@@ -24,9 +23,6 @@ from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
 CURVES = ("loss", "loss_source", "loss_target", "threshold", "mask")
 
 
@@ -36,7 +32,7 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     run = Run(benchmark="none", recipe=Recipe(network=network, size=32, images=steps * 64, weight_decay=5e-4))
     torch.manual_seed(0)
     net = networks.build(network, 10)
-    method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
+    method = methods.build("adamatch", classes=10, net=net, recipe=run.recipe, options={})
     step = Step(net, method, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
     batches = Batches(run, problem, step, Execution(machine))
@@ -61,32 +57,30 @@ def _wait(machine: speed.Machine) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, out="results/curves")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--network", default="wrn-28-2")
-    parser.add_argument("--out", type=Path, default=Path("results/curves"))
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+    asked = parser.parse_args()
     machines = {
         "bf16, compiled, one CUDA graph": speed.choose(),
         "float32, eager": speed.choose(precision="fp32", compile=False),
     }
-    found = {name: curve(machine, given.steps, given.every, given.network) for name, machine in machines.items()}
+    found = {name: curve(machine, asked.steps, asked.every, asked.network) for name, machine in machines.items()}
     facts = {name: {"machine": str(machines[name]), "ms": ms, "rows": rows} for name, (rows, ms) in found.items()}
-    given.out.with_suffix(".json").write_text(json.dumps({"versions": versions(), "curves": facts}, indent=1))
-    draw(found, given.out.with_suffix(".png"))
+    write(asked.out.with_suffix(".json"), {"versions": versions(), "curves": facts})
+    draw(found, asked.out.with_suffix(".png"))
     last = {name: sum(row["loss"] for row in rows[-10:]) / len(rows[-10:]) for name, (rows, _) in found.items()}
     print({name: (round(value, 4), round(found[name][1], 2)) for name, value in last.items()})
 
 
 def draw(found: dict[str, tuple[list[dict[str, float]], float]], path: Path) -> None:
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6))
+    figure = Figure(figsize=(13, 3.6))
+    axes = figure.subplots(1, 3)
     for axis, name in zip(axes, ("loss", "threshold", "mask"), strict=True):
         for label, (rows, _) in found.items():
             axis.plot([row["step"] for row in rows], [row[name] for row in rows], label=label, lw=1.3)
-        axis.set_title(name)
-        axis.set_xlabel("step")
+        axis.set(title=name, xlabel="step")
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.tight_layout()

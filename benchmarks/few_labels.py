@@ -1,17 +1,17 @@
-"""One label per class on real digits, at a scale that a CPU bears: mnist -> mnistm at 16 x 16, WRN-tiny, 1,000 steps of fast.
+"""One label per class on real digits, as a CPU bears it: mnist -> mnistm at 16 x 16, WRN-tiny, 1,000 steps.
 
     python benchmarks/few_labels.py --data DIR --runs runs/few_labels --out results/few_labels.json
 
-Twelve to twenty minutes a run on one core; stopped, the same line goes on. A study: its accuracies read target test labels.
+Twelve to twenty minutes a run on one core; stopped, the same line resumes. A study: it reads labels of target tests.
 """
 
-import argparse
-import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from evidence import MEASURED, Row, collect, options
 
 from adamatch import experiment
 from adamatch.config.run import Run
@@ -49,36 +49,27 @@ def problem(run: Run, data: Path | None) -> Problem:
     return replace(whole, labelled=pools, unlabelled=unlabelled, tests=tests)
 
 
+def train(variant: str, runs: Path, data: Path | None) -> Row:
+    labels, method, changes = VARIANTS[variant]
+    task = "ssda" if labels else "uda"
+    run = Run(benchmark="digitfive", task=task, source="mnist", target="mnistm", labels=labels, budget="fast")
+    small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
+    run = replace(run, options=method, recipe=replace(run.recipe, **small))
+    folder = RunFolder(runs / variant)
+    experiment.solve(run, problem(run, data), folder, Execution(quiet=True))
+    result = folder.result() or {}
+    curve = [round(row["target"], 2) for row in result["evaluations"]]
+    return {"variant": variant, **{name: result[name] for name in MEASURED}, "curve": curve}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, out="")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", help="some of them, by name")
-    given = parser.parse_args()
-    rows = {row["variant"]: row for row in json.loads(given.out.read_text())} if given.out.exists() else {}
-    for name in given.only or VARIANTS:
-        labels, options, changes = VARIANTS[name]
-        task = "ssda" if labels else "uda"
-        run = Run(
-            benchmark="digitfive",
-            task=task,
-            source="mnist",
-            target="mnistm",
-            labels=labels,
-            options=options,
-            budget="fast",
-        )
-        small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
-        run = replace(run, recipe=replace(run.recipe, **small))
-        folder = RunFolder(given.runs / name)
-        experiment.solve(run, problem(run, given.data), folder, Execution(quiet=True))
-        result = folder.result()
-        assert result is not None
-        facts = {key: result[key] for key in ("accuracy", "seconds", "machine", "versions", "date")}
-        rows[name] = {"variant": name, **facts, "curve": [round(row["target"], 2) for row in result["evaluations"]]}
-        given.out.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
-        print(f"{name:24} {result['accuracy']:.1f}", flush=True)
+    asked = parser.parse_args()
+    every = [(name,) for name in asked.only or VARIANTS]
+    collect(asked.out, ("variant",), every, partial(train, runs=asked.runs, data=asked.data))
 
 
 if __name__ == "__main__":

@@ -2,24 +2,21 @@
 
     python benchmarks/labels.py results/digitfive --out results/digitfive/labels.png
 
-Thin are runs whose target labels count from the first step on, repeated, as in the paper. Dashed are the paper's means over all
-pairs (SSL: domains) of the benchmark, dotted is AdaMatch without any target label (UDA).
+Thin are runs whose target labels count from the first step on, repeated, as in the paper. Dashed are the paper's means
+over all pairs (SSL: domains) of the benchmark, dotted is AdaMatch without any target label (UDA).
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+from evidence import options
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from adamatch.base.errors import InputError
 from adamatch.grid import published
-from adamatch.grid.figures import Done, cells_of, figure, read
+from adamatch.grid.figures import Done, figure, finished, read
 from adamatch.grid.tables import METHODS
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 
 TASKS = {"ssl": "SSL", "ssda": "SSDA"}
 COUNTS = (1, 5, 25)
@@ -44,12 +41,10 @@ def panel(axis: Axes, task: str, done: list[Done]) -> None:
     without = [each for each in done if (each.task, each.method, each.variant) == ("uda", "adamatch", "")]
     if without:
         axis.axhline(figure(without).mean, label="AdaMatch, no target labels", color="0.4", ls=":", lw=1)
-    axis.set_title(f"{TASKS[task]}, {' -> '.join(filter(None, mine[0].pair))}")
-    axis.set_xscale("log")
+    title = f"{TASKS[task]}, {' -> '.join(filter(None, mine[0].pair))}"
+    axis.set(title=title, xscale="log", xlabel="labels per class", ylim=(0, 103))
     axis.set_xticks(COUNTS, [str(count) for count in COUNTS])
     axis.minorticks_off()
-    axis.set_xlabel("labels per class")
-    axis.set_ylim(0, 103)
     axis.grid(alpha=0.3)
 
 
@@ -58,28 +53,28 @@ def line(axis: Axes, done: list[Done], **how: Any) -> None:
     by_count = {count: [each for each in done if each.run.labels == count] for count in COUNTS}
     figures = {count: figure(group) for count, group in by_count.items() if group}
     if figures:
-        spreads = [each.spread or 0.0 for each in figures.values()]
+        spreads = [each.std or 0.0 for each in figures.values()]
         axis.errorbar(list(figures), [each.mean for each in figures.values()], spreads, capsize=2, **how)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, out="")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    done = cells_of(read(given.folder))
+    asked = parser.parse_args()
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    done = finished(read(asked.folder))
     panels = [(task, pair) for task in TASKS for pair in sorted({each.pair for each in done if each.task == task})]
     if not panels:
-        raise InputError(f"{given.folder} has no result of SSL or SSDA: adamatch grid run ... --keep {given.folder}")
-    figure_, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4.4), sharey=True, squeeze=False)
+        raise InputError(f"{asked.folder} has no result of SSL or SSDA: adamatch grid run ... --keep {asked.folder}")
+    picture = Figure(figsize=(4.2 * len(panels), 4.4))
+    axes = picture.subplots(1, len(panels), sharey=True, squeeze=False)
     for axis, (task, pair) in zip(axes[0], panels, strict=True):
         panel(axis, task, [each for each in done if each.pair == pair])
     axes[0][0].set_ylabel("accuracy on the target")
     shown = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure_.legend(shown.values(), shown.keys(), loc="lower center", ncols=3, fontsize=8)
-    figure_.tight_layout(rect=(0, 0.15, 1, 1))
-    figure_.savefig(given.out, dpi=110)
+    picture.legend(shown.values(), shown.keys(), loc="lower center", ncols=3, fontsize=8)
+    picture.tight_layout(rect=(0, 0.15, 1, 1))
+    picture.savefig(asked.out, dpi=110)
 
 
 if __name__ == "__main__":

@@ -28,21 +28,10 @@ def eight() -> Iterator[Run]:
 
 def machine(name: str, out: Path, *more: str, offset: float = 0.0, does: str = "train") -> "subprocess.Popen[str]":
     """`adamatch grid run` of the eight runs on another machine. `does`: train; hang; or kill, once, its own process."""
-    command = [
-        sys.executable,
-        "-c",
-        "from grid import clocks; clocks.main()",
-        "grid",
-        "run",
-        GRID,
-        "--out",
-        str(out),
-        *more,
-    ]
+    command = [sys.executable, "-c", "from grid import clocks; clocks.main()", "grid", "run", GRID, "--out", str(out)]
     environment = many.environment(**{MACHINE: json.dumps([name, offset, does])})
-    return subprocess.Popen(
-        command, cwd=many.ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*command, *more], cwd=many.ROOT, env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""24 tiny runs for the tests of the engines, a training that notes when it begins and ends, and how to look at it all."""
+"""24 tiny runs for the tests of the engines, a training that notes when it begins and ends, and how to look at it."""
 
 import errno
 import json
@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
+from adamatch.grid.batches import Resources
 from adamatch.grid.commands import app
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
 from adamatch.grid.work import Job, train_one
 from adamatch.train.run_folder import RunFolder
@@ -71,23 +71,15 @@ def driver(engine: str, out: Path, keep: Path, **asked: object) -> "subprocess.P
     """A process that runs the grid with that engine."""
     arguments = json.dumps({"engine": engine, "out": str(out), "keep": str(keep), "asked": asked})
     command = [sys.executable, "-c", "from grid import many; many.drive()", arguments]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=(out.parent / "driver.err").open("a"),
-    )
+    said = (out.parent / "driver.err").open("a")
+    return subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE, stderr=said)
 
 
 def drive() -> None:
     given = json.loads(sys.argv[1])
     asked = Resources(**given["asked"])
-    counts = run_grid(
-        runs(), given["out"], keep=given["keep"], device="cpu", train=train, engine=given["engine"], resources=asked
-    )
-    print(json.dumps(counts))
+    where = {"folder": given["out"], "keep": given["keep"], "engine": given["engine"]}
+    print(json.dumps(run_grid(runs(), **where, device="cpu", train=train, resources=asked)))
 
 
 def results(out: Path) -> Results:

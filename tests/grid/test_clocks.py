@@ -1,4 +1,4 @@
-"""Two machines whose clocks are a day apart, and a grid of eight runs of which workers are killed: all are done, once."""
+"""Two machines whose clocks are a day apart, and eight runs of which workers are killed: all are done, once."""
 
 import signal
 from pathlib import Path

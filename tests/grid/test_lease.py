@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -99,17 +101,8 @@ def test_a_lease_that_no_worker_wrote_ends_too(tmp_path: Path, monkeypatch: pyte
 
 
 def test_files_with_odd_names_are_no_leases(tmp_path: Path) -> None:
-    for name in (
-        "lease-",
-        "lease-x",
-        "lease-²",
-        "lease-٣",
-        "lease--1",
-        "lease-1.part",
-        f"lease-{'9' * 200}",
-        "lease-0",
-    ):
-        (tmp_path / name).write_text(ELSEWHERE)
+    for name in ("", "x", "²", "٣", "-1", "1.part", "9" * 200, "0"):
+        (tmp_path / f"lease-{name}").write_text(ELSEWHERE)
     (tmp_path / "lease-3").mkdir()
     os.mkfifo(tmp_path / "lease-4")
     assert lease.leases(tmp_path) == []
@@ -163,36 +156,28 @@ def test_many_at_once_take_over_a_dead_one_but_never_two_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "DEAD_AFTER", 0.0)  # of those elsewhere
-    inside, most, times = 0, 0, 0
-    guard = threading.Lock()
-    dead = tmp_path / "lease-4"
+    dead, inside, times = tmp_path / "lease-4", threading.Lock(), []
     dead.write_text(ELSEWHERE)
     os.utime(dead, (1, 1))
 
     def compete() -> None:
-        nonlocal inside, most, times
         for _ in range(15):
             with Lease(tmp_path).hold() as ours:
                 if ours:
-                    with guard:
-                        inside, times = inside + 1, times + 1
-                        most = max(most, inside)
+                    assert inside.acquire(blocking=False)
                     time.sleep(0.001)
-                    with guard:
-                        inside -= 1
+                    times.append(1)
+                    inside.release()
 
-    threads = [threading.Thread(target=compete) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == 1
-    assert times >= 1
+    with ThreadPoolExecutor(6) as pool:
+        for each in [pool.submit(compete) for _ in range(6)]:
+            each.result()
+    assert times
     assert list(tmp_path.iterdir()) == []
 
 
-def _wait_until(true: object) -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 10
-    while not true():  # type: ignore[operator]
+    while not true():
         assert time.monotonic() < end
         time.sleep(0.01)

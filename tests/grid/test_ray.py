@@ -1,4 +1,4 @@
-"""A real Ray on this machine, started here. All of it: pip install ray, then `pytest -m slow tests/grid/test_ray.py`."""
+"""A real Ray on this machine, started here. pip install ray, then `pytest -m slow tests/grid/test_ray.py`."""
 
 import importlib.util
 import json
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grid import fakes, many
@@ -21,8 +22,8 @@ from grid import fakes, many
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.grid import lease
+from adamatch.grid.batches import Resources
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
 from adamatch.grid.state import Folders
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
@@ -30,7 +31,7 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 @pytest.fixture(autouse=True, scope="module")
 def token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The clusters of these tests ask for a token of their own: Ray's default depends on, and writes to, the home folder."""
+    """The clusters of these tests have a token of their own: Ray's default writes to the home folder."""
     path = tmp_path_factory.mktemp("token") / "token"
     path.write_text(secrets.token_hex(32))
     with pytest.MonkeyPatch.context() as patch:
@@ -43,13 +44,8 @@ def token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def node(*words: str, before: tuple[str, ...] = (), more: dict[str, str] | None = None) -> Iterator[None]:
     """A machine of a Ray cluster, as a process group that ends with the test."""
     command = [*before, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", "2", *words]
-    process = subprocess.Popen(
-        command,
-        env=many.environment(**more or {}),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=many.environment(**more or {}), start_new_session=True, **quiet)
     try:
         yield
     finally:
@@ -68,14 +64,8 @@ def cluster(**more: str) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray's sockets need a short path
-    words = (
-        "--head",
-        "--node-ip-address=127.0.0.1",
-        f"--port={port}",
-        "--include-dashboard=false",
-        f"--temp-dir={folder}",
-    )
-    with node(*words, more=more):
+    words = f"--head --node-ip-address=127.0.0.1 --port={port} --include-dashboard=false --temp-dir={folder}"
+    with node(*words.split(), more=more):
         many.wait_until(lambda: _answers(port))
         time.sleep(3)
         yield f"127.0.0.1:{port}"
@@ -119,9 +109,7 @@ def test_24_runs_with_a_worker_killed_and_then_the_driver(tmp_path: Path) -> Non
         shown, _ = driver.communicate(timeout=180)
         assert driver.returncode == 0, (tmp_path / "driver.err").read_text()
         assert json.loads(shown)["done"] == 24
-        many.assert_all_done_once(
-            out, keep, seen, begun_twice=1 + 2
-        )  # the killed worker's, and two when the driver died
+        many.assert_all_done_once(out, keep, seen, begun_twice=1 + 2)  # the killed worker's, and two of the driver's
         assert many.events(out / victim.name)["began"] >= 2
         assert len(list(out.glob(".shared-*"))) == 1  # of the driver that was killed
 
@@ -135,21 +123,9 @@ def one() -> Iterator[Run]:
 @needs_ray
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_it_saves_its_runs_and_says_so_in_one_line(tmp_path: Path, number: signal.Signals) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "adamatch",
-        "grid",
-        "run",
-        "grid.test_ray:one",
-        "--engine",
-        "ray",
-        "--device",
-        "cpu",
-    ]
-    process = subprocess.Popen(
-        [*command, "--out", str(tmp_path)], env=many.environment(RAY_ADDRESS=""), stderr=subprocess.PIPE, text=True
-    )
+    words = f"-m adamatch grid run grid.test_ray:one --engine ray --device cpu --out {tmp_path}".split()
+    environment = many.environment(RAY_ADDRESS="")
+    process = subprocess.Popen([sys.executable, *words], env=environment, stderr=subprocess.PIPE, text=True)
     many.wait_until(lambda: list(tmp_path.glob("*/metrics.jsonl")))
     process.send_signal(number)
     _, said = process.communicate(timeout=60)

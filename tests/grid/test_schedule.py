@@ -2,30 +2,26 @@ import errno
 import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from grid import fakes
+from grid import fakes, many
 
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
-from adamatch.grid import experiments, lease, local_engine, work
+from adamatch.grid import lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Pace
 from adamatch.train.run_folder import RunFolder
-
-ROOT = Path(__file__).parents[2]
 
 
 def runs(*seeds: int) -> list[Run]:
@@ -91,10 +87,9 @@ def test_what_fits_is_told_from_what_this_process_has_done() -> None:
     assert pace.fits(adamatch, 0.1)  # nothing is known yet
     pace.note(adamatch, 30.0)  # with its start-up
     pace.note(adamatch, 10.0)
-    assert pace.fits(adamatch, 10.1)
-    assert not pace.fits(adamatch, 9.9)
-    assert pace.fits(supervised, 5.0)  # a fifth of the operations: 2 of 10 times a batch of 8
-    assert not pace.fits(supervised, 1.9)
+    assert [pace.fits(adamatch, left) for left in (9.9, 10.1)] == [False, True]
+    # A fifth of the operations: 2 of 10 times a batch of 8.
+    assert [pace.fits(supervised, left) for left in (1.9, 5.0)] == [False, True]
 
 
 def test_a_run_that_another_does_is_left_alone(tmp_path: Path) -> None:
@@ -153,9 +148,7 @@ def test_workers_say_how_many_share_their_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     job = work.Job((), Folders(tmp_path), fakes.train, device=device)
     seen: list[work.Job] = []
-    with mock.patch.multiple(
-        local_engine, work_and_look_again=seen.append, _follow=lambda: None, torch=mock.DEFAULT
-    ) as patched:
+    with mock.patch.multiple(local_engine, work=seen.append, _follow=lambda: None, torch=mock.DEFAULT) as patched:
         patched["torch"].cuda.device_count.return_value = 0
         for number in range(3):
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus
@@ -201,59 +194,35 @@ def test_a_damaged_result_is_named(tmp_path: Path) -> None:
 
 def test_two_walks_at_once_never_do_the_same_run(tmp_path: Path) -> None:
     grid = runs(0, 1, 2, 3, 4)
-    threads = [
-        threading.Thread(target=run_grid, args=(grid, tmp_path), kwargs={"train": fakes.train}) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            pool.submit(run_grid, grid, tmp_path, train=fakes.train)
     assert [fakes.starts(tmp_path / run.name) for run in grid] == [1] * 5
 
 
 @pytest.mark.slow
 def test_real_runs_killed_twice_end_with_every_result_once(tmp_path: Path) -> None:
     out, keep = tmp_path / "out", tmp_path / "keep"
-    grid = experiments.load("grid.fakes:tiny")
-    command = [
-        sys.executable,
-        "-m",
-        "adamatch",
-        "grid",
-        "run",
-        "grid.fakes:tiny",
-        "--out",
-        str(out),
-        "--keep",
-        str(keep),
-    ]
-    paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    seen: dict[Path, tuple[int, bytes]] = {}
+    words = f"-m adamatch grid run grid.fakes:tiny --out {out} --keep {keep} --device cpu".split()
+    how: Any = {"cwd": many.ROOT, "env": many.environment(), "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    seen: many.Results = {}
     for finished in (1, 2):
-        process = subprocess.Popen([*command, "--device", "cpu"], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 120
-        while len(list(out.glob("*/result.json"))) < finished and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        now = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.glob("*/result.json")}
-        assert finished <= len(now) < len(grid)
+        with subprocess.Popen([sys.executable, *words], **how) as process:
+            many.wait_until(lambda: len(many.results(out)) >= finished or process.poll() is not None)  # noqa: B023
+            process.kill()
+        now = many.results(out)
+        assert finished <= len(now) < 4
         assert seen.items() <= now.items()
         seen = now
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 0, ended.stderr
+    ended = subprocess.run([sys.executable, *words], **how, text=True, timeout=120, check=True)
     assert "4 done, 0 failed, 0 running, 0 waiting" in ended.stdout
-    for path, before in seen.items():
-        assert (path.stat().st_mtime_ns, path.read_bytes()) == before  # not measured again
-    for run in grid:
+    assert seen.items() <= many.results(out).items()  # not measured again
+    for run in fakes.tiny():
         assert json.loads((keep / f"{run.name}.json").read_text())["id"] == run.id
         rows = [json.loads(line)["step"] for line in (out / run.name / "metrics.jsonl").read_text().splitlines()]
         assert rows == [1, 2]
     assert len(list(out.iterdir())) == 4
-    assert (
-        len(list(keep.glob("*.json"))) == 4
-    )  # (a kill in the middle of writing leaves a hidden .part, which nothing reads)
+    assert len(list(keep.glob("*.json"))) == 4  # (a kill in the middle of writing leaves a hidden .part)
 
 
 def test_a_run_whose_process_died_meanwhile_does_not_wait(tmp_path: Path) -> None:
@@ -301,7 +270,7 @@ def test_a_disk_that_was_away_for_a_moment_fails_no_run(
     pauses: list[float] = []
     monkeypatch.setattr("adamatch.grid.work.time.sleep", pauses.append)
     assert run_grid(runs(0), tmp_path / "a", train=broken(3))["done"] == 1
-    assert pauses[:3] == list(work.AGAIN_AFTER)
+    assert pauses[:3] == list(work.RETRY_AFTER)
     assert f"{runs(0)[0].name}: Stale file handle; it is tried again in 10 s" in capsys.readouterr().err
     assert run_grid(runs(0, 1), tmp_path / "b", train=broken(4)) == {"done": 1, "failed": 1, "running": 0, "waiting": 0}
     error = json.loads((tmp_path / "b" / runs(0)[0].name / "error.json").read_text())["error"]
@@ -310,14 +279,14 @@ def test_a_disk_that_was_away_for_a_moment_fails_no_run(
 
 
 def test_other_errors_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "AGAIN_AFTER", (1000.0,))
+    monkeypatch.setattr(work, "RETRY_AFTER", (1000.0,))
     error = OSError(errno.EACCES, os.strerror(errno.EACCES))
     assert run_grid(runs(0), tmp_path, train=broken(1, error))["failed"] == 1
 
 
 @pytest.mark.parametrize("name", ["make", "state"])
 def test_a_disk_that_is_away_around_a_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "AGAIN_AFTER", (0.0, 0.0))
+    monkeypatch.setattr(work, "RETRY_AFTER", (0.0, 0.0))
     calls, whole = iter([True, True, *[False] * 50]), getattr(Folders, name)
 
     def away(self: Folders, run: Run) -> Any:
@@ -327,5 +296,5 @@ def test_a_disk_that_is_away_around_a_run(name: str, tmp_path: Path, monkeypatch
 
     job = work.Job(tuple(runs(0)), Folders(tmp_path), fakes.train)
     monkeypatch.setattr(Folders, name, away)
-    work.work(job)
+    work.walk(job)
     assert Folders(tmp_path).state(runs(0)[0]) == "done"

@@ -14,8 +14,8 @@ from grid import fakes, many
 
 from adamatch.base.errors import InputError
 from adamatch.grid import slurm_engine
+from adamatch.grid.batches import Resources, write_token
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources, write_token
 
 CONF = Path(os.environ.get("ADAMATCH_TEST_SLURM", "/tmp/adamatch-slurm")) / "slurm.conf"
 
@@ -111,11 +111,11 @@ def test_parts_of_a_gpu_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_job_sees_its_folder_whatever_it_is_called(tmp_path: Path, name: str) -> None:
     token = write_token(tmp_path / name)
     (line,) = slurm_engine._parameters(Resources(), 0, 1, token)["setup"]
-    seen, unseen = (_shell(line, token.path.unlink if gone else None) for gone in (False, True))
+    seen, unseen = (_shell(line, token.unlink if gone else None) for gone in (False, True))
     assert (seen.returncode, seen.stderr) == (0, "")
     assert unseen.returncode == 1
     assert unseen.stderr.startswith("error: ")
-    assert unseen.stderr.endswith(f" does not see {token.path.parent}\n")
+    assert unseen.stderr.endswith(f" does not see {token.parent}\n")
 
 
 def _shell(line: str, before: Callable[[], None] | None) -> subprocess.CompletedProcess[str]:

@@ -1,12 +1,14 @@
 """`adamatch grid`: plan, run, status, table."""
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from typer import Argument, Option
 
 from adamatch.base.console import print_table, say
 from adamatch.base.errors import InputError
@@ -14,8 +16,8 @@ from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
+from adamatch.grid.batches import Resources
 from adamatch.grid.schedule import run_grid
-from adamatch.grid.spread import Resources
 from adamatch.grid.state import STATES, Folders
 
 app = typer.Typer(
@@ -38,25 +40,30 @@ A grid of your own is a Python function that yields runs: in `mine.py`, `from ad
 )
 NOT_ALL = 3  # the exit code where runs are left that wait, or that others do
 MOST, LONGEST = 10_000_000, 1e9  # of whatever is counted, and seconds
-CLUSTERS = "With --engine ray or slurm"
 
-Name = Annotated[
-    str, typer.Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")
-]
-Only = Annotated[str, typer.Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
-Out = Annotated[Path | None, typer.Option(help="Where the run folders are (default: runs/GRID)")]
-Keep = Annotated[Path | None, typer.Option(help="Folder of results alone, one JSON each: what is there counts as done")]
+
+def _cluster(says: str, **limits: Any) -> Any:
+    return Option(help=says, rich_help_panel="With --engine ray or slurm", **limits)
+
+
+Name = Annotated[str, Argument(metavar="GRID", help=f"{', '.join(experiments.GRIDS)}, or module:function of your own")]
+Only = Annotated[str, Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
+Out = Annotated[Path | None, Option(help="Where the run folders are (default: runs/GRID)")]
+Keep = Annotated[Path | None, Option(help="Folder of results alone, one JSON each: what is there counts as done")]
+SECONDS = "Start no run that would not end within so many seconds (each worker's first is always begun)"
+DATA = "Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)"
+GPUS_PER_RUN = "ray: fractions as well (default: 1 where there are GPUs); slurm (default: 0)"
+MINUTES = "slurm: limit of a job; longer runs resume in further jobs"
+ARRAY_LIMIT = "slurm: tasks in an array (default: its MaxArraySize)"
 
 
 @app.command()
 def plan(
     name: Name,
     only: Only = "",
-    gpus: Annotated[int, typer.Option(min=1, max=MOST, help="How many, for the time until all is done")] = 1,
-    measured: Annotated[
-        Path | None, typer.Option(help="Results and step*.json of your machine, to estimate from")
-    ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Sums only, not every run")] = False,
+    gpus: Annotated[int, Option(min=1, max=MOST, help="How many, for the time until all is done")] = 1,
+    measured: Annotated[Path | None, Option(help="Results and step*.json of your machine, to estimate from")] = None,
+    brief: Annotated[bool, Option("--brief", help="Sums only, not every run")] = False,
     out: Out = None,
     keep: Keep = None,
 ) -> None:
@@ -68,30 +75,27 @@ def plan(
     """
     runs = experiments.load(name, only)
     folders = _folders(name, out, keep)
-    rates = cost.Rates(cost.measurements(*(path for path in (measured, folders.out, keep) if path is not None)))
-    estimates = {run.id: rates.estimate(run) for run in runs}
+    measurements = cost.measurements(*(path for path in (measured, folders.out, keep) if path is not None))
+    estimates = {run.id: cost.estimate(run, measurements) for run in runs}
     if not brief:
         for run in runs:
-            done = "  done" if folders.done(run) else ""
-            say(f"{run.name}{_own(run)}  {estimates[run.id].steps:,} steps  {_time(estimates[run.id].seconds)}{done}")
-    table = Table("benchmark", "task", box=SIMPLE_HEAD)
-    for column in ("runs", "steps", "GPU-hours"):
-        table.add_column(column, justify="right")
-    for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run in runs):
-        mine = [estimates[run.id] for run in runs if (run.benchmark, run.task) == (benchmark, task)]
-        table.add_row(benchmark, task, *_sums(mine))
-    table.add_section()
-    table.add_row("all", "", *_sums(list(estimates.values())))
-    print_table(table)
+            each, done = estimates[run.id], "  done" if folders.done(run) else ""
+            say(f"{run.name}{_variant(run)}  {each.steps:,} steps  {_time(each.seconds)}{done}")
+
+    def sums(runs: list[Run]) -> list[str]:
+        mine = [estimates[run.id] for run in runs]
+        hours = sum(each.seconds for each in mine) / 3600
+        return [f"{len(mine):,}", f"{sum(each.steps for each in mine):,}", f"{hours:,.1f}"]
+
+    _print_sums(("runs", "steps", "GPU-hours"), runs, sums)
     left = [estimates[run.id].seconds for run in runs if not folders.done(run)]
-    say(
-        f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {sum(left) / 3600:,.1f} GPU-hours, "
-        f"{_time(sum(left))} one after the other"
-    )
+    left_takes = f"{sum(left) / 3600:,.1f} GPU-hours, {_time(sum(left))} one after the other"
+    say(f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {left_takes}")
     if left:
         say(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
-    for line in cost.step_times(runs, estimates):
-        say(line)
+    for (network, size), mine in figures.grouped(runs, lambda run: (run.recipe.network, run.recipe.size)).items():
+        ms = [1000 * estimates[run.id].step for run in mine]
+        say(f"a step of {network} at {size} x {size}: {min(ms):.3g} to {max(ms):.3g} ms, by method and labelled pools")
     for basis, count in Counter(each.basis for each in estimates.values()).most_common():
         say(f"step times of {count:,} runs {basis}")
     say("training alone: evaluations and start-up come on top")
@@ -103,63 +107,30 @@ def run(
     only: Only = "",
     out: Out = None,
     keep: Keep = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=LONGEST,
-            help="Start no run that would not end within so many seconds (each worker's first is always begun)",
-        ),
-    ] = None,
+    seconds: Annotated[float | None, Option(min=0, max=LONGEST, help=SECONDS)] = None,
     processes: Annotated[
-        int, typer.Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
+        int, Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
     ] = 1,
-    retry: Annotated[bool, typer.Option("--retry", help="Try failed runs again")] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1")] = "auto",
-    engine: Annotated[str, typer.Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
-    cpus_per_run: Annotated[int, typer.Option(min=1, max=MOST, help="ray, slurm: cores", rich_help_panel=CLUSTERS)] = 1,
-    gpus_per_run: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1024,
-            help="ray: fractions as well (default: 1 where there are GPUs); slurm (default: 0)",
-            rich_help_panel=CLUSTERS,
-        ),
-    ] = None,
-    address: Annotated[
-        str, typer.Option(help="ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)", rich_help_panel=CLUSTERS)
-    ] = "",
-    partition: Annotated[str, typer.Option(help="slurm", rich_help_panel=CLUSTERS)] = "",
-    minutes: Annotated[
-        int,
-        typer.Option(
-            min=1, max=MOST, help="slurm: limit of a job; longer runs resume in further jobs", rich_help_panel=CLUSTERS
-        ),
-    ] = 1440,
-    array_limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, help="slurm: tasks in an array (default: its MaxArraySize)", rich_help_panel=CLUSTERS
-        ),
-    ] = None,
-    at_once: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="slurm: tasks at a time", rich_help_panel=CLUSTERS)
-    ] = None,
-    sbatch: Annotated[
-        list[str] | None, typer.Option(help="slurm: NAME=VALUE for sbatch, as account=me", rich_help_panel=CLUSTERS)
-    ] = None,
+    retry: Annotated[bool, Option("--retry", help="Try failed runs again")] = False,
+    data: Annotated[Path | None, Option(help=DATA)] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1")] = "auto",
+    engine: Annotated[str, Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
+    cpus_per_run: Annotated[int, _cluster("ray, slurm: cores", min=1, max=MOST)] = 1,
+    gpus_per_run: Annotated[float | None, _cluster(GPUS_PER_RUN, min=0, max=1024)] = None,
+    address: Annotated[str, _cluster("ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)")] = "",
+    partition: Annotated[str, _cluster("slurm")] = "",
+    minutes: Annotated[int, _cluster(MINUTES, min=1, max=MOST)] = 1440,
+    array_limit: Annotated[int | None, _cluster(ARRAY_LIMIT, min=1, max=MOST)] = None,
+    at_once: Annotated[int | None, _cluster("slurm: tasks at a time", min=1, max=MOST)] = None,
+    sbatch: Annotated[list[str] | None, _cluster("slurm: NAME=VALUE for sbatch, as account=me")] = None,
 ) -> None:
     """Do the runs that are not done. Stop it at any time; the same command resumes.
 
-    It ends with 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if it was stopped.
+    Exit codes: 0 if all runs are done, 1 if some failed, 3 if others wait or are being done elsewhere, 130 if stopped.
 
     `adamatch grid run handwriting --processes 2`
 
-    `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept the moment it is there
+    `adamatch grid run digits --seconds 540 --keep results/digitfive` as many as fit; each result is kept at once
 
     `adamatch grid run digits --only mnist-svhn --retry` those that failed, once more
 
@@ -167,6 +138,18 @@ def run(
 
     `adamatch grid run paper --engine slurm --partition gpu --gpus-per-run 1 --minutes 1440 --sbatch mem=32G`
     """
+    if wrong := [text for text in sbatch or [] if "=" not in text]:
+        raise InputError(f"--sbatch takes NAME=VALUE, not {wrong[0]!r}")
+    resources = Resources(
+        cpus_per_run=cpus_per_run,
+        gpus_per_run=gpus_per_run,
+        address=address,
+        partition=partition,
+        minutes=minutes,
+        array_limit=array_limit,
+        at_once=at_once,
+        options=dict(text.removeprefix("--").split("=", 1) for text in sbatch or []),
+    )
     runs = experiments.load(name, only)
     folders = _folders(name, out, keep)
     counts = run_grid(
@@ -179,16 +162,7 @@ def run(
         data=data,
         device=device,
         engine=engine,
-        resources=Resources(
-            cpus_per_run=cpus_per_run,
-            gpus_per_run=gpus_per_run,
-            address=address,
-            partition=partition,
-            minutes=minutes,
-            array_limit=array_limit,
-            at_once=at_once,
-            options=_pairs(sbatch or []),
-        ),
+        resources=resources,
     )
     say(", ".join(f"{count} {state}" for state, count in counts.items()))
     _print_failures(runs, folders)
@@ -208,17 +182,12 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
     runs = experiments.load(name, only)
     folders = _folders(name, out, keep)
     states = {each.id: folders.state(each) for each in runs}
-    table = Table("benchmark", "task", box=SIMPLE_HEAD)
-    for column in (*STATES, "all"):
-        table.add_column(column, justify="right")
-    groups: list[tuple[str, str]] = list(dict.fromkeys((each.benchmark, each.task) for each in runs))
-    for benchmark, task in groups:
-        mine = Counter(states[each.id] for each in runs if (each.benchmark, each.task) == (benchmark, task))
-        table.add_row(benchmark, task, *(str(mine[state]) for state in STATES), str(mine.total()))
-    everything = Counter(states.values())
-    table.add_section()
-    table.add_row("all", "", *(str(everything[state]) for state in STATES), str(everything.total()))
-    print_table(table)
+
+    def counts(runs: list[Run]) -> list[str]:
+        found = Counter(states[each.id] for each in runs)
+        return [*(str(found[state]) for state in STATES), str(len(runs))]
+
+    _print_sums((*STATES, "all"), runs, counts)
     for each in runs:
         if states[each.id] == "running" and (who := lease.holder(folders.of(each))):
             say(f"running {each.name}: process {who['pid']} on {who['machine'].split()[0]}")
@@ -227,13 +196,9 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
 
 @app.command()
 def table(
-    name: Annotated[
-        str, typer.Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")
-    ],
-    form: Annotated[str, typer.Option("--format", help=", ".join(render.FORMATS))] = "md",
-    detail: Annotated[
-        bool, typer.Option("--detail", help="Every cell with its seeds, images and seconds as well")
-    ] = False,
+    name: Annotated[str, Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")],
+    form: Annotated[str, Option("--format", help=", ".join(render.FORMATS))] = "md",
+    detail: Annotated[bool, Option("--detail", help="Every cell with its seeds, images and seconds as well")] = False,
     only: Only = "",
     out: Out = None,
     keep: Keep = None,
@@ -246,15 +211,12 @@ def table(
     """
     if Path(name).is_dir() and name not in experiments.GRIDS:
         results = [each for each in figures.read(Path(name)) if only in figures.run_of(each).name]
+        remedy = "it has no results"
     else:
         folders = _folders(name, out, keep)
         results = [result for each in experiments.load(name, only) if (result := folders.result(each)) is not None]
+        remedy = f"do some with `adamatch grid run {name}`, or say where they are with --out or --keep"
     if not any(each.get("accuracy") is not None for each in results):
-        remedy = (
-            "it has no results"
-            if Path(name).is_dir()
-            else f"do some with `adamatch grid run {name}`, or say where they are with --out or --keep"
-        )
         raise InputError(f"no result of {name} is there{f' with {only!r} in its name' if only else ''}: {remedy}")
     typer.echo(render.render(tables.tables(results, detail), form), nl=False)
 
@@ -263,11 +225,16 @@ def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:
     return Folders(out or Path("runs") / experiments.short(name), keep)
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
-    for text in texts:
-        if "=" not in text:
-            raise InputError(f"--sbatch takes NAME=VALUE, not {text!r}")
-    return dict(text.removeprefix("--").split("=", 1) for text in texts)
+def _print_sums(columns: Iterable[str], runs: list[Run], sums: Callable[[list[Run]], list[str]]) -> None:
+    """A row for each benchmark and task, and one for all."""
+    table = Table("benchmark", "task", box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for (benchmark, task), mine in figures.grouped(runs, lambda each: (each.benchmark, each.task)).items():
+        table.add_row(benchmark, task, *sums(mine))
+    table.add_section()
+    table.add_row("all", "", *sums(runs))
+    print_table(table)
 
 
 def _print_failures(runs: list[Run], folders: Folders) -> None:
@@ -278,17 +245,11 @@ def _print_failures(runs: list[Run], folders: Folders) -> None:
         say("failed runs are left alone until --retry: remove the cause, and run the same command with it")
 
 
-def _own(run: Run) -> str:
-    """What sets it apart from its benchmark's recipe."""
-    own = figures.variant(
-        run, recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe
-    )
+def _variant(run: Run) -> str:
+    """How a run differs from its benchmark's recipe."""
+    preset = recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe
+    own = figures.variant(run, preset)
     return f" ({own})" if own else ""
-
-
-def _sums(estimates: list[cost.Estimate]) -> tuple[str, str, str]:
-    hours = sum(each.seconds for each in estimates) / 3600
-    return f"{len(estimates):,}", f"{sum(each.steps for each in estimates):,}", f"{hours:,.1f}"
 
 
 def _time(seconds: float) -> str:

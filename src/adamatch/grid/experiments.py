@@ -8,15 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from adamatch import methods
 from adamatch.base.errors import InputError, unknown
-from adamatch.config.presets import FAST, recipe
+from adamatch.config.presets import FAST, PRETRAINED, recipe
 from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS, check_domains
-from adamatch.grid import pretraining
+from adamatch.grid.published import ABLATION_PAIRS, LABELS, SUITES
 
 METHODS = ("baseline_bn", "mcd", "noisystudent", "fixmatch+", "adamatch")  # the paper's five
-LABELS = (1, 5, 10, 25)  # per class, in SSL and SSDA
-SUITES = ("digitfive", "domainnet64", "domainnet224")
+PRETRAINING = "domainnet224"  # the benchmark of the paper's table of pre-training
+PRETRAINED_WEIGHTS = "timm:resnetv2_101.a1h_in1k"  # the authors' are Keras's
 ABLATIONS: tuple[dict[str, Any], ...] = (
     {"interpolate": False},
     {"align": "none"},
@@ -24,22 +25,15 @@ ABLATIONS: tuple[dict[str, Any], ...] = (
     {"threshold": "fixed"},
 )
 CODE_SSDA: dict[str, Any] = {"pools": 2}  # the authors' code's form, where the text's is the default
-PROTOCOLS = (  # of section 5
-    ("clipart", "infograph"),
-    ("infograph", "painting"),
-    ("painting", "quickdraw"),
-    ("quickdraw", "real"),
-    ("real", "sketch"),
-    ("sketch", "clipart"),
-)
-# The paper draws its sweeps as pictures. Of their values its text names these thresholds and the ends of this range of weight
-# decay; those of uratio are ours.
-TAUS = (0.8, 0.9, 0.95)
-WEIGHT_DECAYS = (0.0001, 0.0005, 0.001, 0.002)
-URATIOS = (1, 2, 3, 5)
-STUDIED: tuple[
-    dict[str, Any], ...
-] = (  # what `study` changes on the hard pair, one after the other, from the paper's recipe
+# The paper draws its sweeps as pictures. Its text names these thresholds and the ends of this range of weight decay;
+# the values of uratio are ours.
+SWEEPS: dict[str, tuple[Any, ...]] = {
+    "uratio": (1, 2, 3, 5),
+    "tau": (0.8, 0.9, 0.95),
+    "weight_decay": (0.0001, 0.0005, 0.001, 0.002),
+    "strong": ("cutout", "randaugment"),
+}
+STUDIED: tuple[dict[str, Any], ...] = (  # what `study` changes in the paper's recipe on the hard pair
     {},
     {"mirror": True},
     {"images": 2**20},
@@ -52,7 +46,7 @@ STUDIED: tuple[
     {"tau": 0.97, "lr": 0.06, "images": 2**20},
     {"release": True, "images": 2**20},
 )
-AROUND: tuple[dict[str, Any], ...] = (  # and from the recipe of `fast`
+AROUND: tuple[dict[str, Any], ...] = (  # and in the recipe of `fast`
     {},
     {"release": False},
     {"tau": 0.9},
@@ -86,7 +80,7 @@ def paper() -> Iterator[Run]:
 
 
 def handwriting() -> Iterator[Run]:
-    """The embedded benchmark, no data needed: every method on every task, 3 seeds, ablations, CTAugment, SSDA's other forms."""
+    """The embedded benchmark, no data needed: every method on every task, ablations, variants of SSDA; 3 seeds."""
     for seed in range(3):
         uda = Run(benchmark="handwriting", source="rendered", target="handwritten", seed=seed)
         for method in ("adamatch", *METHODS, "supervised"):
@@ -104,12 +98,11 @@ def handwriting() -> Iterator[Run]:
 
 
 def digits() -> Iterator[Run]:
-    """Real digits with the fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
+    """Real digits, fast budget: AdaMatch (3 seeds) and FixMatch+ on 12 pairs, every method on two, ablations."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     easy = replace(hard, target="mnistm")
-    twelve = [
-        replace(hard, source=source, target=target) for source, target in pairs(("mnist", "mnistm", "svhn", "usps"))
-    ]
+    domains = ("mnist", "mnistm", "svhn", "usps")
+    twelve = [replace(hard, source=source, target=target) for source, target in pairs(domains)]
     yield from twelve
     for pair in (hard, easy):
         for method in (*METHODS, "supervised"):
@@ -137,11 +130,10 @@ def digits() -> Iterator[Run]:
 
 
 def few() -> Iterator[Run]:
-    """Few labels on real digits, by the fast budget's recipes: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one.
+    """Few labels on real digits, fast budget: SSL on SVHN, SSDA on two pairs, 3 seeds; FixMatch+ with one seed.
 
-    Five labels on the hard pair have the seeds that the pair has without labels: six; and the same with every label in every
-    step, of which half fell back. One label of SVHN, where digits get lost, has lower thresholds for classes of which few
-    labels pass, for comparison.
+    Five labels on the hard pair have six seeds, as it has without labels, and six with all labels in each step (half of
+    them fell back). One label of SVHN is compared with lower thresholds for classes of which few labels pass.
     """
     svhn = Run(benchmark="digitfive", task="ssl", target="svhn", budget="fast")
     hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", budget="fast")
@@ -159,8 +151,7 @@ def few() -> Iterator[Run]:
 
 
 def study() -> Iterator[Run]:
-    """What matters on real digits at short budgets: half a million images, a thing changed at a time; then other pairs."""
-
+    """What matters on real digits: half a million images, a thing changed at a time; then other pairs."""
     fast = {**FAST["digitfive"], "images": 500_000}
 
     def short(source: str, target: str, options: dict[str, Any] | None = None, **changes: Any) -> Run:
@@ -175,38 +166,32 @@ def study() -> Iterator[Run]:
         yield short("mnist", "svhn", options)
     for window in (32, 512):
         yield short("mnist", "svhn", {"window": window}, **fast)
-    for source, target in (
-        ("mnistm", "svhn"),
-        ("usps", "svhn"),
-        ("mnist", "mnistm"),
-        ("svhn", "mnist"),
-        ("svhn", "usps"),
-    ):
-        yield short(source, target)
-        yield short(source, target, **fast)
+    for pair in (("mnistm", "svhn"), ("usps", "svhn"), ("mnist", "mnistm"), ("svhn", "mnist"), ("svhn", "usps")):
+        yield short(*pair)
+        yield short(*pair, **fast)
 
 
 def ablation() -> Iterator[Run]:
-    """Section 5, on six pairs of DomainNet at 64 x 64: a component out at a time; uratio, tau, weight decay, strong view."""
-    for source, target in PROTOCOLS:
+    """Section 5, six pairs of DomainNet at 64 x 64: without a component; uratio, tau, weight decay, strong view."""
+    for source, target in ABLATION_PAIRS:
         run = Run(benchmark="domainnet64", source=source, target=target)
         yield run
         for options in ABLATIONS:
             yield replace(run, options=options)
-        sweeps: list[tuple[str, tuple[Any, ...]]] = [
-            ("uratio", URATIOS),
-            ("tau", TAUS),
-            ("weight_decay", WEIGHT_DECAYS),
-            ("strong", ("cutout", "randaugment")),
-        ]
-        for name, values in sweeps:
+        for name, values in SWEEPS.items():
             for value in values:
                 yield replace(run, recipe=replace(run.recipe, **{name: value}))
 
 
 def pre_trained() -> Iterator[Run]:
-    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from nothing and from ImageNet's weights."""
-    yield from pretraining.runs(pairs(BENCHMARKS[pretraining.SUITE].domains))
+    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from scratch and from ImageNet weights.
+
+    With these a run stops at 2M images, and another goes to the end, where the best window is looked for.
+    """
+    for (source, target), method in itertools.product(pairs(BENCHMARKS[PRETRAINING].domains), ("mcd", "adamatch")):
+        scratch = Run(benchmark=PRETRAINING, source=source, target=target, method=method)
+        stopped = replace(scratch, weights=PRETRAINED_WEIGHTS, recipe=recipe(PRETRAINING, **PRETRAINED))
+        yield from (scratch, stopped, replace(stopped, recipe=replace(stopped.recipe, stop=0)))
 
 
 def oracle(run: Run) -> Run:
@@ -241,13 +226,14 @@ GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
 
 
 def load(name: str, only: str = "") -> list[Run]:
-    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is a part of run names."""
+    """A grid's runs, each once: one of ours by its name, or your own as module:function. `only` is in run names."""
     found = _function(name)()
     made = list(found) if isinstance(found, Iterable) else [found]
     if not all(isinstance(run, Run) for run in made):
         raise InputError(f"grid {name!r}: the function has to yield runs (adamatch.Run), and nothing else")
     for run in made:
         check_domains(run.benchmark, run.source, run.target)
+        methods.get(run.method)
     runs = {run.id: run for run in made}
     if not runs:
         raise InputError(f"grid {name!r} has no run")

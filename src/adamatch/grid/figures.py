@@ -1,39 +1,47 @@
-"""What finished runs say, made into figures: mean and standard deviation over seeds, the paper's beside them."""
+"""Figures from finished runs: mean and standard deviation over seeds, the paper's accuracy beside them."""
 
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from adamatch.base.errors import InputError, shortened
 from adamatch.base.files import read_json
 from adamatch.config.presets import BUDGETS, PAPER, recipe
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
-from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import published
 from adamatch.grid.render import Figure
 from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 from adamatch.train.run_folder import read_result
 
+TYPES: dict[str, type] = {
+    "versions": dict,
+    "at_a_time": int,
+    "machine": str,
+    "date": str,
+}  # what tables take from a result
+T = TypeVar("T")
+K = TypeVar("K")
+
 
 class Done(NamedTuple):
-    """A finished run: its cell in the tables (oracle is a method of UDA there), and its result."""
+    """A finished run with its place in the tables, where an oracle is a method of UDA."""
 
     run: Run
     method: str
     task: str
-    variant: str  # what makes it another than the benchmark's recipe, as "tau=0.8"
+    variant: str  # how it differs from the usual recipe of its task, as "tau=0.8"
     result: dict[str, Any]
 
     @property
     def setting(self) -> tuple[str, str, int]:
-        """Benchmark, task and labels per class: what has to be the same where methods are compared."""
+        """Benchmark, task and labels per class: methods are compared within one setting."""
         return (self.run.benchmark, self.task, self.run.labels)
 
     @property
@@ -41,31 +49,27 @@ class Done(NamedTuple):
         return (self.run.source, self.run.target)
 
 
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Lists of items by their key, in the order in which keys first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def read(folder: Path) -> list[dict[str, Any]]:
-    """All results in a folder: kept ones (NAME.json) and those of run folders (NAME/result.json)."""
-    paths = sorted({*folder.glob("*.json"), *folder.glob("*/result.json")})
+    """All results in a folder, each run's once: kept ones (NAME.json) and those of run folders (NAME/result.json)."""
     results = {}
-    for path in paths:
+    for path in sorted({*folder.glob("*.json"), *folder.glob("*/result.json")}):
         try:
             facts = read_json(path)
         except ValueError:
             raise InputError(f"{path} is not a result: its JSON cannot be read") from None
         if isinstance(facts, dict) and facts.keys() >= {"id", "run", "accuracy"}:
-            results[str(facts["id"])] = _sound(read_result(path), path)
+            result = results[str(facts["id"])] = read_result(path)
+            if not all(isinstance(result.get(name, kind()), kind) for name, kind in TYPES.items()):
+                raise InputError(f"{path} is damaged: copy it anew")
     return list(results.values())
-
-
-def _sound(result: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Of the kinds that a table needs; whatever else there is, is not looked at."""
-    versions, shared = result.get("versions", {}), result.get("at_a_time", 1)
-    texts = [result.get("machine", ""), result.get("date", "")]
-    if (
-        not isinstance(versions, dict)
-        or not isinstance(shared, int)
-        or not all(isinstance(each, str) for each in texts)
-    ):
-        raise InputError(f"{path} is damaged: copy it anew")
-    return result
 
 
 def run_of(result: dict[str, Any]) -> Run:
@@ -73,23 +77,21 @@ def run_of(result: dict[str, Any]) -> Run:
         run = Run.from_json(json.dumps(result["run"]))
         if run.task in POOLS and run.method in METHODS:
             return run
-    raise InputError(
-        f"result {shortened(result.get('id'))} was written by another version of adamatch: read it with that one"
-    )
+    which = shortened(result.get("id"))
+    raise InputError(f"result {which} was written by another version of adamatch: read it with that one")
 
 
-def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
-    """Finished runs with their cells. A task's usual recipe is a budget's, if any run has it, else the commonest.
+def finished(results: Iterable[dict[str, Any]]) -> list[Done]:
+    """Finished runs, each once. The usual recipe of a task is a budget's if any run has it, else the most frequent one.
 
-    An oracle stands beside runs of UDA, so that its usual recipe is theirs, where there are any.
+    An oracle is compared with UDA, so its usual recipe is that of UDA if there are such runs.
     """
     each_once = {result["id"]: result for result in results if result.get("accuracy") is not None}
     runs = [(run_of(result), result) for result in each_once.values()]
     usual: dict[tuple[str, str], Recipe] = {}
-    for benchmark, task in dict.fromkeys((run.benchmark, run.task) for run, _ in runs):
+    for (benchmark, task), mine in grouped(runs, lambda each: (each[0].benchmark, each[0].task)).items():
         presets = [recipe(benchmark, budget, task) for budget in BUDGETS] if benchmark in PAPER else []
-        mine = [run for run, _ in runs if (run.benchmark, run.task) == (benchmark, task)]
-        recipes = Counter(_known(run, presets) for run in mine)
+        recipes = Counter(_preset(run, presets) for run, _ in mine)
         usual[benchmark, task] = max(recipes, key=lambda each: (each in presets, recipes[each]))
     done = []
     for run, result in runs:
@@ -99,15 +101,15 @@ def cells_of(results: Iterable[dict[str, Any]]) -> list[Done]:
     return done
 
 
-def _known(run: Run, presets: Sequence[Recipe]) -> Recipe:
-    """The preset that a run has, though nothing of it be spread with one label per class; else its recipe."""
+def _preset(run: Run, presets: Sequence[Recipe]) -> Recipe:
+    """The preset that the run was made from (which may have changed `spread` of it), else its recipe."""
     return next((each for each in presets if replace(run, recipe=each) == run), run.recipe)
 
 
 def variant(run: Run, usual: Recipe) -> str:
-    """What a run has of its own: options of its method, starting weights, hyper-parameters other than the usual ones."""
+    """How a run differs from the usual recipe: method options, hyper-parameters, starting weights."""
     mine, theirs = asdict(run.recipe), asdict(replace(run, recipe=usual).recipe)
-    if run.recipe.repeat:  # nothing is spread then
+    if run.recipe.repeat:  # `spread` has no effect then
         del mine["spread"]
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
@@ -116,33 +118,20 @@ def variant(run: Run, usual: Recipe) -> str:
 
 
 def figure(done: Sequence[Done]) -> Figure:
-    """The mean over pairs; the spread is that of this mean over seeds, where every seed has the same pairs.
+    """The mean over pairs, with its standard deviation over seeds where every seed has the same pairs.
 
-    Several results of one pair and seed, as of two budgets with the same recipe, are their mean.
+    Several results of one pair and seed, as of two budgets with the same recipe, count as their mean.
     """
-    by_both: dict[tuple[int, tuple[str, str]], list[float]] = {}
-    for each in done:
-        by_both.setdefault((each.run.seed, each.pair), []).append(each.result["accuracy"])
-    by_seed: dict[int, dict[tuple[str, str], float]] = {}
-    by_pair: dict[tuple[str, str], list[float]] = {}
-    for (seed, pair), values in by_both.items():
-        by_seed.setdefault(seed, {})[pair] = statistics.fmean(values)
-        by_pair.setdefault(pair, []).append(statistics.fmean(values))
-    mean = statistics.fmean(statistics.fmean(values) for values in by_pair.values())
-    even = len({frozenset(pairs) for pairs in by_seed.values()}) == 1
-    if not even or len(by_seed) == 1:
-        return Figure(mean, None, min(map(len, by_pair.values())))
-    return Figure(mean, statistics.stdev(statistics.fmean(pairs.values()) for pairs in by_seed.values()), len(by_seed))
-
-
-def beside(ours: Figure, done: Sequence[Done]) -> Figure:
-    """With the paper's figure: of the same pairs where it is known, else the mean over all pairs."""
-    first, pairs = done[0], list(dict.fromkeys(each.pair for each in done))
-    benchmark = first.run.benchmark
-    known = [published.pair(benchmark, first.task, first.method, *pair) for pair in pairs]
-    if known and None not in known:
-        return replace(ours, paper=statistics.fmean(each for each in known if each is not None))
-    domains = len(BENCHMARKS[benchmark].domains) if benchmark in BENCHMARKS else 0
-    everything = domains if first.task == "ssl" else domains * (domains - 1)
-    mean = published.mean(benchmark, first.task, first.method, first.run.labels)
-    return replace(ours, paper=mean, wider=mean is not None and len(pairs) < everything)
+    means = {
+        key: statistics.fmean(each.result["accuracy"] for each in group)
+        for key, group in grouped(done, lambda each: (each.run.seed, each.pair)).items()
+    }
+    by_seed = grouped(means, lambda key: key[0])
+    by_pair = grouped(means, lambda key: key[1])
+    mean = statistics.fmean(statistics.fmean(means[key] for key in keys) for keys in by_pair.values())
+    std, n = None, min(map(len, by_pair.values()))
+    if len(by_seed) > 1 and len({frozenset(pair for _, pair in keys) for keys in by_seed.values()}) == 1:
+        std = statistics.stdev(statistics.fmean(means[key] for key in keys) for keys in by_seed.values())
+    first = done[0]
+    paper, wider = published.accuracy(*first.setting[:2], first.method, first.run.labels, by_pair.keys(), first.variant)
+    return Figure(mean, std, n, paper, wider)

@@ -1,11 +1,11 @@
-"""A lease on a run's folder: while it is held and its holder alive, nobody else does the run. Works on shared file systems.
+"""A lease on a run's folder: while its holder lives, nobody else does the run. For shared file systems, too.
 
-Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make it (a
-hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number, which again only one can.
+Leases are files lease-1, lease-2, ...; the highest number counts. A file appears whole, and only one process can make
+it (a hard link is atomic, on NFS too). A dead holder's run is taken over by making the next number.
 
-Alive is what a holder on this machine is as long as it has its file locked: the system frees the lock with the process. A
-holder elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured here, from the
-first look on: dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
+A holder on this machine lives as long as it has its file locked: the system frees the lock with the process. One
+elsewhere touches its file; it is dead when this process has seen no touch for long. That is measured from the first
+look on: dates of files are some machine's, whose clock may be a day off. They serve for a first guess, for people.
 """
 
 import json
@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +31,9 @@ DEAD_AFTER = 120.0  # seconds without a touch, for a holder on another machine
 class Sight(NamedTuple):
     """What this process has seen of a lease."""
 
-    touched: int  # its date when last seen
-    since: float  # on the monotonic clock: when it had this date first
-    lives: bool  # whether it was seen to change
+    touched: int  # its date
+    since: float  # on the monotonic clock: when it was first seen with this date
+    lives: bool  # whether the date was seen to change
 
 
 _sights: dict[tuple[Path, str], Sight] = {}
@@ -49,7 +49,7 @@ def this_machine() -> str:
 
 
 class Lease:
-    """One attempt to hold a folder. `lost` becomes true when another took it over (we were stopped for long, say)."""
+    """One attempt to hold a folder. `lost`: another process took it over (as when ours was stopped for long)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Lease:
 
     @contextmanager
     def hold(self, on_loss: Callable[[], None] = lambda: None) -> Iterator[bool]:
-        """Whether we hold it. `on_loss` is called, again and again, when it was taken from us; from another thread."""
+        """Whether we hold it. `on_loss` is called, again and again and from another thread, once it is lost."""
         part = self.folder / f".lease-{uuid.uuid4().hex}"
         with part.open("w") as file:
             facts = {"machine": this_machine(), "pid": os.getpid(), "token": part.name}
@@ -85,9 +85,8 @@ class Lease:
 
     def _take(self, part: Path) -> Path | None:
         held = leases(self.folder)
-        last = held[-1] if held else None
-        judged = _token(last)
-        if last is not None and not dead(last):
+        judged = _facts(held[-1])["token"] if held else None
+        if held and not dead(held[-1]):
             return None
         mine = self.folder / f"lease-{1 + max(map(_number, self.folder.glob('lease-*')), default=0)}"
         if not _number(mine):
@@ -97,12 +96,11 @@ class Lease:
         except FileExistsError:
             return None
         except OSError as error:
-            raise InputError(
-                f"{self.folder}: no lease can be made on this file system ({error}): use another folder"
-            ) from None
-        # What was judged dead must still be what lies below ours; else two came through, and neither goes on.
+            why = f"no lease can be made on this file system ({error})"
+            raise InputError(f"{self.folder}: {why}: use another folder") from None
+        # What was judged dead must still be the highest below ours. Else two processes got here, and neither goes on.
         below = [path for path in leases(self.folder) if path != mine]
-        if below and (_number(below[-1]) > _number(mine) or _token(below[-1]) != judged):
+        if below and (_number(below[-1]) > _number(mine) or _facts(below[-1])["token"] != judged):
             mine.unlink(missing_ok=True)
             return None
         return mine
@@ -125,19 +123,24 @@ def leases(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("lease-*") if _number(path) and path.is_file()), key=_number)
 
 
-def holder(folder: Path) -> dict[str, Any] | None:
-    """Who does the run at this moment, as far as can be told."""
-    held = leases(folder)
-    return _facts(held[-1]) if held and _seems_alive(held[-1]) else None
-
-
 def holders(folder: Path) -> list[dict[str, Any]]:
     """All who began and did not end, dead or alive."""
     return [_facts(path) for path in leases(folder)]
 
 
+def holder(folder: Path) -> dict[str, Any] | None:
+    """Who does the run now. A holder elsewhere that was not watched for long enough is judged by its file's date."""
+    held = leases(folder)
+    if not held or dead(held[-1]):
+        return None
+    facts, seen = _facts(held[-1]), _look(held[-1])
+    if _is_ours(facts) or seen is None or seen.lives or abs(_now(folder) - seen.touched / 1e9) < DEAD_AFTER:
+        return facts
+    return None
+
+
 def shows_life(folder: Path, until: float = float("inf")) -> bool:
-    """Whether the run has a holder that lives; waits for that, or its death, to be certain, or for `time.monotonic()`."""
+    """Whether the run's holder lives; waits until that or its death is certain, or until then (monotonic clock)."""
     first = _newest_touch(folder)
     while first is not None and time.monotonic() < until:
         held = leases(folder)
@@ -157,21 +160,13 @@ def dead(lease: Path) -> bool:
     return seen is None or time.monotonic() - seen.since >= DEAD_AFTER
 
 
-def _seems_alive(lease: Path) -> bool:
-    """The same the other way round, with a guess by its date as long as it was not watched for long enough."""
-    if dead(lease):
-        return False
-    seen = None if _is_ours(_facts(lease)) else _look(lease)
-    return seen is None or seen.lives or abs(_now(lease.parent) - seen.touched / 1e9) < DEAD_AFTER
-
-
 def _look(lease: Path) -> Sight | None:
     """What is known of it, this look included; None if it is gone."""
     try:
         touched = lease.stat().st_mtime_ns
     except FileNotFoundError:
         return None
-    key = (lease, _token(lease) or "")
+    key = (lease, _facts(lease)["token"])
     before = _sights.get(key)
     if before is None or before.touched != touched:
         _sights[key] = Sight(touched, time.monotonic(), before is not None)
@@ -190,7 +185,7 @@ def _is_ours(facts: dict[str, Any]) -> bool:
 
 
 def _now(folder: Path) -> float:
-    """As the file system dates new files."""
+    """By the clock that dates new files there."""
     probe = folder / f".now-{uuid.uuid4().hex}"
     try:
         probe.touch()
@@ -202,22 +197,16 @@ def _now(folder: Path) -> float:
 
 
 def _facts(lease: Path) -> dict[str, Any]:
-    """Who made it; of a file that no holder wrote, nothing is known."""
-    try:
+    """Who made it; of a file that no worker wrote, nothing is known."""
+    found: Any = None
+    with suppress(FileNotFoundError, ValueError):
         found = read_json(lease)
-    except (FileNotFoundError, ValueError):
-        found = {}
     known = found if isinstance(found, dict) else {}
     machine, token = (str(known.get(name) or "unknown") for name in ("machine", "token"))
-    pid = known["pid"] if isinstance(known.get("pid"), int) else "?"
-    return {"machine": machine, "pid": pid, "token": token, "locked": known.get("locked") is True}
+    return {"machine": machine, "pid": known.get("pid", "?"), "token": token, "locked": known.get("locked") is True}
 
 
-def _number(lease: Path | None) -> int:
+def _number(lease: Path) -> int:
     """0 for what is no lease, whatever its name."""
-    found = re.fullmatch(r"lease-([0-9]{1,6})", lease.name) if lease else None
+    found = re.fullmatch(r"lease-([0-9]{1,6})", lease.name)
     return int(found[1]) if found else 0
-
-
-def _token(lease: Path | None) -> str | None:
-    return _facts(lease)["token"] if lease else None

@@ -10,29 +10,27 @@ from collections import Counter
 from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from adamatch.base import system
 from adamatch.base.errors import InputError, Interruption
+from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.grid.spread import Resources
-from adamatch.grid.work import BrokenProcess, Job, say, stop_the_loop, work_and_look_again
+from adamatch.grid.batches import Resources
+from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say, stop_the_loop, work
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
-# Exit codes of a worker that was asked to stop, of one that cannot go on (a full disk, say), of one that a new one replaces.
-STOPPED, REFUSED, BROKEN = 3, 4, 5
+# Exit codes of a worker that was asked to stop, that cannot go on (a full disk, say), that a new one replaces.
+ASKED_TO_STOP, REFUSED, BROKEN = 3, 4, 5
 
 
 def run(job: Job, asked: Resources) -> None:
     """An engine: so many processes on this machine; one is this process itself."""
-    if asked.processes < 1:
-        raise InputError(f"processes counts workers: give 1 or more, not {asked.processes}")
     if asked.processes == 1:
-        work_and_look_again(job)
+        work(job)
     else:
         _workers(job, asked.processes)
 
@@ -42,63 +40,59 @@ def _workers(job: Job, count: int) -> None:
     context = multiprocessing.get_context("spawn")
     deaths: Counter[str] = Counter()
     workers: dict[int, BaseProcess] = {}
+    with on_signals(_interrupt) as listens:
 
-    listens = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        def start(number: int) -> None:
+            workers[number] = context.Process(target=_worker, args=(job, number, count))
+            if (
+                listens
+            ):  # Ctrl-C reaches workers too, and is not for them: it would end them in the middle of their imports
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            workers[number].start()
+            if listens:
+                signal.signal(signal.SIGINT, _interrupt)
 
-    def start(number: int) -> None:
-        workers[number] = context.Process(target=_worker, args=(job, number, count))
-        if listens:  # Ctrl-C reaches workers too, and is not for them: it would end them in the middle of their imports
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        workers[number].start()
-        if listens:
-            signal.signal(signal.SIGINT, raise_interruption)
-
-    before = {number: signal.signal(number, raise_interruption) for number in listens}
-    try:
-        for number in range(count):
-            start(number)
-        while workers:
-            connection.wait([worker.sentinel for worker in workers.values()])
-            for number, worker in list(workers.items()):
-                if worker.exitcode is None:
-                    continue
-                del workers[number]
-                if worker.exitcode == STOPPED:
-                    raise_interruption()
-                if worker.exitcode == REFUSED:
-                    raise InputError("a worker cannot continue: its line above says why")
-                if worker.exitcode != 0:
-                    _after_death(job, worker, deaths)
-                    start(number)
-    finally:
-        for worker in workers.values():
-            worker.terminate()  # it writes a checkpoint first
-        for worker in workers.values():
-            worker.join()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            for number in range(count):
+                start(number)
+            while workers:
+                connection.wait([worker.sentinel for worker in workers.values()])
+                for number, worker in list(workers.items()):
+                    if worker.exitcode is None:
+                        continue
+                    del workers[number]
+                    if worker.exitcode == ASKED_TO_STOP:
+                        _interrupt()
+                    if worker.exitcode == REFUSED:
+                        raise InputError("a worker cannot continue: its line above says why")
+                    if worker.exitcode != 0:
+                        _after_death(job, worker, deaths)
+                        start(number)
+        finally:
+            for worker in workers.values():
+                worker.terminate()  # it writes a checkpoint first
+            for worker in workers.values():
+                worker.join()
 
 
 def _after_death(job: Job, worker: BaseProcess, deaths: Counter[str]) -> None:
     """Count the deaths of the run that it was at; a run that kills every worker has failed."""
-    was_at = [run for run in job.runs if any(_is_of(facts, worker) for facts in lease.holders(job.folders.of(run)))]
+
+    def had(run: Run) -> bool:
+        holders = [(facts["pid"], facts["machine"]) for facts in lease.holders(job.folders.of(run))]
+        return (worker.pid, lease.this_machine()) in holders
+
+    runs = [run for run in job.runs if had(run)]
     code = worker.exitcode or 0
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    if not was_at:
-        deaths[""] += 1
-        if deaths[""] > EARLY_DEATHS:
-            raise InputError(f"workers end before they start a run ({how}): try --processes 1 to see why")
-    for run in was_at:
-        deaths[run.id] += 1
+    deaths.update([run.id for run in runs] or [""])
+    if deaths[""] > EARLY_DEATHS:
+        raise InputError(f"workers end before they start a run ({how}): try --processes 1 to see why")
+    for run in runs:
         if deaths[run.id] >= DEATHS and not job.folders.done(run):
-            job.folders.record(
-                run, f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause"
-            )
+            why = f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause"
+            job.folders.record(run, why)
             say(f"failed {run.name}: its process ended with {how}")
-
-
-def _is_of(facts: dict[str, object], worker: BaseProcess) -> bool:
-    return facts.get("pid") == worker.pid and facts.get("machine") == lease.this_machine()
 
 
 def _worker(job: Job, number: int, count: int) -> None:
@@ -114,9 +108,9 @@ def _worker(job: Job, number: int, count: int) -> None:
     elif job.device.startswith("cuda:"):
         job = replace(job, at_a_time=count)
     try:
-        work_and_look_again(job)
+        work(job)
     except Interruption:
-        sys.exit(STOPPED)
+        sys.exit(ASKED_TO_STOP)
     except BrokenProcess as error:  # a new worker takes its place
         say(f"a worker ends: {error}")
         sys.exit(BROKEN)
@@ -135,5 +129,5 @@ def _follow() -> None:
         time.sleep(1)
 
 
-def raise_interruption(number: int = 0, frame: FrameType | None = None) -> NoReturn:
-    raise Interruption("the grid was stopped; its runs are saved where they stood")
+def _interrupt(number: int = 0, frame: Any = None) -> NoReturn:
+    raise Interruption(STOPPED)

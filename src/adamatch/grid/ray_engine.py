@@ -3,21 +3,20 @@
 import importlib
 import os
 import re
-import signal
 import socket
-import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.grid import lease
+from adamatch.grid.batches import Resources, absolute, batches, do_batch, write_token
 from adamatch.grid.local_engine import EARLY_DEATHS
-from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
-from adamatch.grid.work import BrokenProcess, Job, say
+from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say
 
 RETRIES = 2  # of a task whose worker or machine died, by Ray itself
 GRACE = 30.0  # seconds for tasks that are asked to stop to write their checkpoints
@@ -39,19 +38,16 @@ def run(job: Job, asked: Resources) -> None:
         _connect(ray, asked.address)
     token = write_token(job.folders.out)
     stopped: list[int] = []  # signals
-    listens = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, lambda number, frame: stopped.append(number)) for number in listens}
     try:
-        _drive(ray, job, asked, token, stopped)
+        with on_signals(lambda number, frame: stopped.append(number)):
+            _drive(ray, job, asked, token, stopped)
     finally:
-        token.path.unlink(missing_ok=True)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        token.unlink(missing_ok=True)
         if ours:
             ray.shutdown()
 
 
-def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int]) -> None:
+def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]) -> None:
     """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
     gpus, places = _places(ray, job, asked)
     until = job.deadline - time.monotonic() + time.time()
@@ -65,23 +61,23 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int
     deaths: Counter[str] = Counter()
     pending: dict[Any, tuple[Run, ...]] = {}
 
+    needs = {"num_cpus": asked.cpus_per_run, "num_gpus": gpus}
+
     def submit(batch: tuple[Run, ...]) -> None:
         if not batch:
             return
-        task = ray.remote(
-            num_cpus=asked.cpus_per_run, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=[Interruption]
-        )(_task)
+        task = ray.remote(**needs, max_retries=RETRIES, retry_exceptions=[Interruption])(_task)
         if refused:
             task = task.options(label_selector={"ray.io/node-id": f"!in({','.join(refused)})"})
         pending[task.remote(replace(job, runs=batch), token, asked.cpus_per_run, until)] = batch
 
-    for batch in batches([run for run in job.runs if job.folders.state(run) in ("waiting", "running")], places):
+    for batch in batches(job.left(), places):
         submit(batch)
     try:
         while pending:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=1)  # inside of it no signal can raise
             if stopped:
-                raise Interruption("the grid was stopped; its runs are saved where they stood")
+                raise Interruption(STOPPED)
             if not ready:
                 continue
             ended = ready[0]
@@ -109,7 +105,7 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Token, stopped: list[int
             ray.wait(list(pending), num_returns=len(pending), timeout=GRACE)
 
 
-def _task(job: Job, token: Token, threads: int, until: float) -> Refusal | None:
+def _task(job: Job, token: Path, threads: int, until: float) -> Refusal | None:
     """What a Ray worker does."""
     try:
         do_batch(job, token, threads, until)
@@ -123,7 +119,7 @@ def _task(job: Job, token: Token, threads: int, until: float) -> Refusal | None:
 
 def _after_death(job: Job, batch: tuple[Run, ...], deaths: Counter[str], reason: str) -> tuple[Run, ...]:
     """What is left of a batch that Ray gave up after its retries: the run that its workers died of has failed."""
-    undone = [run for run in batch if job.folders.state(run) in ("waiting", "running")]
+    undone = replace(job, runs=batch).left()
     culprits = []
     for run in undone:
         folder = job.folders.of(run)
@@ -147,9 +143,8 @@ def _places(ray: Any, job: Job, asked: Resources) -> tuple[float, int]:
     if gpus is None:
         gpus = 1.0 if there and job.device != "cpu" else 0.0
     if not gpus and job.device == "cuda":
-        raise InputError(
-            "--device cuda needs GPUs, and none were asked for or are in the Ray cluster: give --gpus-per-run 1"
-        )
+        there_are = "none were asked for or are in the Ray cluster"
+        raise InputError(f"--device cuda needs GPUs, and {there_are}: give --gpus-per-run 1")
     if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
         raise InputError(f"--gpus-per-run: give a part of one (0.5) or whole ones, not {gpus}")
     rooms = [node.get("CPU", 0) // asked.cpus_per_run for node in nodes]
@@ -157,10 +152,8 @@ def _places(ray: Any, job: Job, asked: Resources) -> tuple[float, int]:
         per_gpu = [int(1 / gpus) * node.get("GPU", 0) if gpus <= 1 else node.get("GPU", 0) // gpus for node in nodes]
         rooms = [min(pair) for pair in zip(rooms, per_gpu, strict=True)]
     if sum(rooms) < 1:
-        raise InputError(
-            f"no machine of the Ray cluster has {asked.cpus_per_run} CPUs and {gpus:g} GPUs for a run (in all it has {there:g} "
-            "GPUs): give other --cpus-per-run and --gpus-per-run"
-        )
+        needs = f"{asked.cpus_per_run} CPUs and {gpus:g} GPUs for a run (in all it has {there:g} GPUs)"
+        raise InputError(f"no machine of the Ray cluster has {needs}: give other --cpus-per-run and --gpus-per-run")
     return gpus, int(sum(rooms))
 
 
@@ -168,9 +161,8 @@ def _import() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise InputError(
-            "--engine ray needs Ray: pip install 'adamatch[ray]', on every machine of the cluster"
-        ) from None
+        remedy = "pip install 'adamatch[ray]', on every machine of the cluster"
+        raise InputError(f"--engine ray needs Ray: {remedy}") from None
 
 
 def _connect(ray: Any, address: str) -> None:

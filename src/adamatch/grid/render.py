@@ -14,20 +14,19 @@ class Figure:
     """An accuracy: mean over n seeds, their standard deviation, and the paper's figure beside it."""
 
     mean: float
-    spread: float | None = None
+    std: float | None = None
     n: int = 1
     paper: float | None = None
     wider: bool = False  # the paper's figure is over more pairs than ours
     best: bool = False
     only: int = 0  # over so many pairs only, where others of its column are over more
 
-    def text(self, plus_minus: str = "±") -> str:
-        spread = f" {plus_minus} {self.spread:.1f}" if self.spread is not None else ""
-        return f"{self.mean:.1f}{spread}"
-
-    def beside(self) -> str:
+    def text(self, bold: str, plus_minus: str = "±") -> str:
+        """`bold` is a pattern for the best of a column, with {} for what is to be bold."""
+        spread = f" {plus_minus} {self.std:.1f}" if self.std is not None else ""
+        ours = f"{self.mean:.1f}{spread}"
         paper = "" if self.paper is None else f" ({self.paper:.1f}{'*' if self.wider else ''})"
-        return f"{paper} [{self.only}]" if self.only else paper
+        return (bold.format(ours) if self.best else ours) + paper + (f" [{self.only}]" if self.only else "")
 
 
 Cell = str | Figure
@@ -42,44 +41,31 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    def show(cell: Cell) -> str:
-        if isinstance(cell, str):
-            return cell.replace("|", "\\|")
-        return (f"**{cell.text()}**" if cell.best else cell.text()) + cell.beside()
+    def row(cells: Sequence[Cell]) -> str:
+        shown = [cell.replace("|", "\\|") if isinstance(cell, str) else cell.text("**{}**") for cell in cells]
+        return f"| {' | '.join(shown)} |"
 
-    lines = [f"### {table.title}", ""]
-    lines += [
-        f"| {' | '.join(table.columns)} |",
-        "|" + "".join(" --- |" if i == 0 else " ---: |" for i in range(len(table.columns))),
-    ]
-    lines += [f"| {' | '.join(show(cell) for cell in row)} |" for row in table.rows]
+    lines = [f"### {table.title}", "", f"| {' | '.join(table.columns)} |"]
+    lines += ["| --- |" + " ---: |" * (len(table.columns) - 1), *map(row, table.rows)]
     return "\n".join([*lines, *(line for note in table.notes for line in ("", note))]) + "\n"
 
 
+LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "->": r"$\rightarrow$", "±": r"$\pm$"}
+
+
 def latex(table: Table) -> str:
-    def escape(text: str) -> str:
-        for plain, written in (
-            ("&", r"\&"),
-            ("%", r"\%"),
-            ("_", r"\_"),
-            ("#", r"\#"),
-            ("->", r"$\rightarrow$"),
-            ("±", r"$\pm$"),
-        ):
-            text = text.replace(plain, written)
-        return text
-
     def show(cell: Cell) -> str:
-        if isinstance(cell, str):
-            return escape(cell)
-        figure = cell.text(r"$\pm$")
-        return (rf"\textbf{{{figure}}}" if cell.best else figure) + cell.beside()
+        if isinstance(cell, Figure):
+            return cell.text(r"\textbf{{{}}}", r"$\pm$")
+        for plain, written in LATEX.items():
+            cell = cell.replace(plain, written)
+        return cell
 
+    head, *rows = (" & ".join(map(show, row)) + r" \\" for row in (table.columns, *table.rows))
+    caption = " ".join(map(show, (f"{table.title}.", *table.notes)))
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"\toprule"]
-    lines += [" & ".join(escape(column) for column in table.columns) + r" \\", r"\midrule"]
-    lines += [" & ".join(show(cell) for cell in row) + r" \\" for row in table.rows]
-    caption = " ".join(escape(text) for text in (f"{table.title}.", *table.notes))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"
+    lines += [head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
 
 
 CSV_COLUMNS = ("table", "row", "column", "mean", "spread", "n", "paper", "paper_over_more_pairs", "only")
@@ -92,9 +78,8 @@ def as_csv(table: Table) -> str:
     for row in table.rows:
         for column, cell in zip(table.columns[1:], row[1:], strict=True):
             if isinstance(cell, Figure):
-                figures = (cell.mean, cell.spread, cell.n, cell.paper, cell.wider, cell.only)
-                line = (table.title, row[0], column, *figures)
-                writer.writerow([no_formula(shown(each)) if isinstance(each, str) else each for each in line])
+                names = [no_formula(shown(str(each))) for each in (table.title, row[0], column)]
+                writer.writerow([*names, cell.mean, cell.std, cell.n, cell.paper, cell.wider, cell.only])
     return file.getvalue()
 
 

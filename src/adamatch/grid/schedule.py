@@ -1,18 +1,26 @@
-"""Do a grid's runs that are not done. Every worker walks a list of runs; leases say who does what, files what is done."""
+"""Do the runs of a grid. Every worker walks a list of runs; leases say who does what, files what is done."""
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from pathlib import Path
 
+from adamatch.base.errors import InputError, unknown
 from adamatch.config.run import Run
-from adamatch.grid import engines
-from adamatch.grid.spread import Resources
+from adamatch.grid import local_engine, ray_engine, slurm_engine
+from adamatch.grid.batches import Resources
 from adamatch.grid.state import STATES, Folders, State
 from adamatch.grid.work import Job, Train, train_one
 from adamatch.train import speed
+
+# Where runs are done. All that engines know of each other is on disk, so that they may be mixed and exchanged.
+ENGINES: dict[str, Callable[[Job, Resources], None]] = {
+    "local": local_engine.run,
+    "ray": ray_engine.run,
+    "slurm": slurm_engine.run,
+}
 
 
 def run_grid(
@@ -32,14 +40,14 @@ def run_grid(
     """Do those of the runs that are neither done nor failed; returns how many are in which state afterwards.
 
     seconds     start no run after so many, nor one that would not end by then as far as this call has seen
-    processes   1: one run after the other in this process; more: so many worker processes, spread over the GPUs that there are
+    processes   1: one run after the other in this process; more: so many workers, on all GPUs that there are
     retry       try failed runs again
     engine      local; ray; slurm, which returns once the runs wait in SLURM's queue
     resources   what the engines ray and slurm are asked for
     """
+    asked = replace(resources or Resources(), processes=processes)
+    _check(engine, device, asked)
     folders = Folders(Path(folder), Path(keep) if keep else None)
-    if engine == "local":
-        speed.choose(device)  # refused once, rather than by every run
     for each in (folders.out, folders.keep):
         if each is not None:
             each.mkdir(parents=True, exist_ok=True)
@@ -47,13 +55,31 @@ def run_grid(
     quiet = processes > 1 or engine != "local" or not sys.stderr.isatty()
     where = Path(data) if data else None
     job = Job(tuple(runs), folders, train, deadline=deadline, data=where, device=device, quiet=quiet)
-    do = engines.choose(engine, job, asked := replace(resources or Resources(), processes=processes))
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could
-        if (
-            folders.state(run) == "failed" and retry
-        ):  # looked at in any case: of leases that change later it is known who lives
+        state = folders.state(run)  # looked at in any case: it is from the first look on that a lease is watched
+        if state == "failed" and retry:
             folders.forget(run)
-    do(job, asked)
+    ENGINES[engine](job, asked)
     states = Counter(folders.state(run) for run in job.runs)
     return {state: states[state] for state in STATES}
+
+
+def _check(engine: str, device: str, asked: Resources) -> None:
+    """Refuse once, rather than by every run, what the engine cannot do."""
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if asked.processes < 1:
+        raise InputError(f"processes counts workers: give 1 or more, not {asked.processes}")
+    if engine == "local":
+        speed.choose(device)
+        usual = Resources(processes=asked.processes)
+        others = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(usual, each.name)]
+        if others:
+            raise InputError(f"{', '.join(others)}: these are for a cluster, give --engine ray or slurm with them")
+    elif asked.processes != 1:
+        raise InputError(f"--processes is for --engine local: {engine} has as many workers as its cluster has room for")
+    elif device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"--engine {engine} chooses the GPU by itself: give --device auto, cpu or cuda, not {device}")
+    elif asked.cpus_per_run < 1:
+        raise InputError(f"--cpus-per-run: give 1 or more, not {asked.cpus_per_run}")

@@ -1,4 +1,4 @@
-"""The engine `slurm`: batches of runs as job arrays, submitted through submitit. Nothing waits for them: the disk tells."""
+"""The engine `slurm`: batches of runs as job arrays, submitted through submitit. Nothing waits for them."""
 
 import importlib
 import re
@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError
-from adamatch.grid.spread import Resources, Token, absolute, batches, do_batch, write_token
+from adamatch.grid.batches import Resources, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
 from adamatch.grid.work import Job, say
 
@@ -20,10 +21,10 @@ TIMEOUTS = 1000  # a job may run into its time limit so often; each time it goes
 
 @dataclass(frozen=True)
 class Task:
-    """A batch; called in the job. `checkpoint` is what submitit asks shortly before the time limit: do the same again."""
+    """A batch; called in the job. Shortly before the time limit submitit asks for `checkpoint`: do the same again."""
 
     job: Job
-    token: Token
+    token: Path
     threads: int
 
     def __call__(self) -> None:
@@ -44,8 +45,7 @@ def run(job: Job, asked: Resources) -> None:
     limit = asked.array_limit or _array_limit()
     _check_minutes(asked)
     job = absolute(job)
-    left = [run for run in job.runs if job.folders.state(run) in ("waiting", "running")]
-    if not left:
+    if not (left := job.left()):
         return
     logs = job.folders.out / "slurm"
     made = batches(left, asked.at_once or 1)
@@ -54,9 +54,8 @@ def run(job: Job, asked: Resources) -> None:
     executor.update_parameters(**_parameters(asked, int(gpus), len(made), token))
     tasks = [Task(replace(job, runs=batch), token, asked.cpus_per_run) for batch in made]
     ids = _submit(executor, tasks, limit)
-    say(
-        f"submitted {len(left)} runs as {len(tasks)} tasks of {len(ids)} SLURM job{'s' * (len(ids) > 1)}: {', '.join(ids)}"
-    )
+    jobs = f"{len(tasks)} tasks of {len(ids)} SLURM job{'s' * (len(ids) > 1)}: {', '.join(ids)}"
+    say(f"submitted {len(left)} runs as {jobs}")
     say(f"look with `squeue -j {','.join(ids)}` and `adamatch grid status`; what they say is in {logs}")
 
 
@@ -71,32 +70,28 @@ def _submit(executor: Any, tasks: Sequence[Task], limit: int) -> list[str]:
         except Exception as error:  # submitit hands on what sbatch says in errors of several kinds
             lines = [line for line in str(error).splitlines() if "sbatch: error" in line] or [one_line(error)]
             queued = f"{start} of {len(tasks)} tasks are in the queue ({', '.join(ids)}); " if ids else ""
-            raise InputError(
-                f"{queued}SLURM takes no more: {lines[-1].strip()}; run the same command later to submit the rest"
-            ) from None
+            remedy = "run the same command later to submit the rest"
+            raise InputError(f"{queued}SLURM takes no more: {lines[-1].strip()}; {remedy}") from None
         ids.append(str(jobs[0].job_id).partition("_")[0])
     return ids
 
 
-def _parameters(asked: Resources, gpus: int, count: int, token: Token) -> dict[str, Any]:
-    parameters: dict[str, Any] = {
+def _parameters(asked: Resources, gpus: int, count: int, token: Path) -> dict[str, Any]:
+    return {
         "job_name": "adamatch",
         "time": asked.minutes,
         "cpus_per_task": asked.cpus_per_run,
         "array_parallelism": asked.at_once or count,
         "setup": [_seen(token)],
         "additional_parameters": {"requeue": True, **asked.options},
+        **({"partition": asked.partition} if asked.partition else {}),
+        **({"gpus_per_node": gpus} if gpus else {}),
     }
-    if asked.partition:
-        parameters["partition"] = asked.partition
-    if gpus:
-        parameters["gpus_per_node"] = gpus
-    return parameters
 
 
-def _seen(token: Token) -> str:
-    """For the shell of a job: one that cannot see the folder cannot start Python, so it says so where SLURM still writes."""
-    path, folder = (shlex.quote(str(each)) for each in (token.path, token.path.parent))
+def _seen(token: Path) -> str:
+    """For the shell of a job: one that cannot see the folder cannot start Python, so its shell says so."""
+    path, folder = (shlex.quote(str(each)) for each in (token, token.parent))
     return f'test -e {path} || {{ echo "error: $(hostname) does not see "{folder} >&2; exit 1; }}'
 
 
@@ -109,19 +104,15 @@ def _array_limit() -> int:
 def _check_minutes(asked: Resources) -> None:
     """A job that asks for more than its partition gives would wait for ever."""
     for line in _ask("sinfo", "-h", "-o", "%P %l").splitlines():
-        name, limit = line.split()
-        ours = (
-            name.rstrip("*") == asked.partition if asked.partition else name.endswith("*")
-        )  # the star is at the default
+        (name, star, _), limit = line.split()[0].partition("*"), line.split()[1]
+        ours = name == asked.partition if asked.partition else star  # at the default
         found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", limit)
         if ours and found:
             days, hours, minutes = (int(number or 0) for number in found.groups())
             most = (days * 24 + hours) * 60 + minutes
             if asked.minutes > most:
-                raise InputError(
-                    f"partition {name.rstrip('*')} gives a job {most} minutes, not {asked.minutes}: give --minutes {most} ("
-                    "longer runs resume in further jobs by themselves)"
-                )
+                remedy = f"give --minutes {most} (longer runs resume in further jobs by themselves)"
+                raise InputError(f"partition {name} gives a job {most} minutes, not {asked.minutes}: {remedy}")
 
 
 def _ask(*words: str) -> str:
@@ -142,7 +133,6 @@ def _import() -> Any:
         raise InputError("--engine slurm needs submitit: pip install 'adamatch[slurm]'") from None
     missing = [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]
     if missing:
-        raise InputError(
-            f"--engine slurm needs SLURM's commands, and {missing[0]} is not here: start it on a login node"
-        )
+        says = f"{missing[0]} is not here: start it on a login node"
+        raise InputError(f"--engine slurm needs SLURM's commands, and {says}")
     return submitit

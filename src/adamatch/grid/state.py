@@ -1,9 +1,8 @@
 """Where a grid stands: read from its folders alone, so that anything may be killed and started again."""
 
-import contextlib
 import datetime
 import json
-import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +19,7 @@ STATES: tuple[State, ...] = ("done", "failed", "running", "waiting")
 
 @dataclass(frozen=True)
 class Folders:
-    """`out` has a folder for each run; `keep` has the results alone, as NAME.json, to be committed and never measured again."""
+    """`out` has a folder for each run; `keep` has the results alone, as NAME.json, to be committed."""
 
     out: Path
     keep: Path | None = None
@@ -32,7 +31,7 @@ class Folders:
         if self.done(run):
             return "done"
         folder = self.of(run)
-        if lease.leases(folder) and lease.holder(folder):
+        if lease.holder(folder):
             return "running"
         return "failed" if (folder / "error.json").exists() else "waiting"
 
@@ -47,10 +46,9 @@ class Folders:
         return RunFolder(self.of(run)).result()
 
     def error(self, run: Run) -> dict[str, Any]:
-        try:
+        error: Any = None
+        with suppress(FileNotFoundError, ValueError):
             error = read_json(self.of(run) / "error.json")
-        except (FileNotFoundError, ValueError):
-            return {}
         return error if isinstance(error, dict) else {}
 
     def keep_result(self, run: Run) -> None:
@@ -66,22 +64,21 @@ class Folders:
         try:
             make_folder(folder)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise InputError(
-                f"{folder} cannot be made ({error.strerror}): clear the way, or give another --out"
-            ) from None
+            remedy = "clear the way, or give another --out"
+            raise InputError(f"{folder} cannot be made ({error.strerror}): {remedy}") from None
         if not (folder / "run.json").exists():
             write_atomically(folder / "run.json", run.to_json())
         return folder
 
     def record(self, run: Run, error: str, trace: str = "") -> None:
         """Write down why a run failed."""
-        facts = {"id": run.id, "error": error, "traceback": trace, "date": _today(), "machine": lease.this_machine()}
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        facts = {"id": run.id, "error": error, "traceback": trace, "date": date, "machine": lease.this_machine()}
         write_atomically(self.make(run) / "error.json", json.dumps(facts, indent=1))
 
     def forget(self, run: Run) -> None:
         """Let a failed run be tried again."""
-        with contextlib.suppress(FileNotFoundError):
-            (self.of(run) / "error.json").unlink()
+        (self.of(run) / "error.json").unlink(missing_ok=True)
 
     def _kept(self, run: Run) -> Path | None:
         return self.keep / f"{run.name}.json" if self.keep else None
@@ -90,11 +87,3 @@ class Folders:
 def one_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else 'no message'}"
-
-
-def trace_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

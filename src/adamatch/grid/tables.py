@@ -1,15 +1,18 @@
-"""The paper's tables from what finished runs say of themselves, the paper's figures beside ours."""
+"""The paper's tables from finished runs, the paper's figures beside ours."""
 
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adamatch.grid import pretraining, published
-from adamatch.grid.experiments import PROTOCOLS
-from adamatch.grid.figures import Done, beside, cells_of, figure
+from adamatch.config.presets import PRETRAINED, recipe
+from adamatch.grid import published
+from adamatch.grid.experiments import PRETRAINED_WEIGHTS, PRETRAINING
+from adamatch.grid.figures import Done, figure, finished, grouped
 from adamatch.grid.render import Cell, Figure, Table
+from adamatch.train.loop import MEDIAN_OF
 
 METHODS = {  # rows in the paper's order
     "supervised": "Supervised",
@@ -32,166 +35,150 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
     "spread=1": "as many target labels in each step as there is room for (spread=1)",
     "late=0.0": "target labels from the first step on (late=0)",
-    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for (late=0, spread=1)",
-    "form=0": "as it was before a correction (form=0)",
+    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for"
+    " (late=0, spread=1)",
 }
-COUNTED = "± is the standard deviation over seeds; {}."
+TASKS = ("uda", "ssl", "ssda")
+SPREAD = "± is the standard deviation over seeds; {}."
 BOLD = " Bold is what leads all others by more than both standard deviations together."
-BESIDE = "In parentheses the paper's figure"
-WIDER = "* the paper's mean over all pairs of the benchmark, ours over those that are here"
-ONLY = "[n]: the mean over n of the pairs; do not compare it with means over other pairs"
+PAPER = " In parentheses the paper's figure{}."
+WIDER = " (* the paper's mean over all pairs of the benchmark, ours over those that are here)"
+ONLY = " [n]: the mean over n of the pairs; do not compare it with means over other pairs."
 
 
 def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Table]:
     """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
-    done = cells_of(results)
+    done = sorted(finished(results), key=_order)
     plain = [each for each in done if not each.variant]
-    made = [
-        *_summaries(plain),
-        *_side_by_side(plain),
-        *_matrices(plain),
-        *pretraining.tables(done, METHODS),
-        *_variants(done),
-    ]
+    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *_pretraining(done), *_variants(done)]
     if detail:
-        made.append(_cells(done))
-    if made and done:
+        made.append(_every_cell(done))
+    if done:
         made[-1] = replace(made[-1], notes=[*made[-1].notes, _evidence(done)])
     return made
 
 
-def _summaries(done: Sequence[Done]) -> list[Table]:
-    """Methods against tasks and labels: a table for one benchmark, or, as in the paper, one for each task of several."""
-    columns = sorted({each.setting for each in done}, key=_order)
-    benchmarks = list(dict.fromkeys(benchmark for benchmark, _, _ in columns))
-    if len(benchmarks) == 1:
-        groups = {benchmarks[0]: columns}
-    else:
-        groups = {task.upper(): [each for each in columns if each[1] == task] for task in ("uda", "ssl", "ssda")}
-
-    def name(benchmark: str, task: str, labels: int) -> str:
-        parts = [benchmark if len(benchmarks) > 1 else task.upper(), f"{labels} per class" if labels else ""]
-        return ", ".join(part for part in parts if part)
-
-    made = []
-    for title, keys in groups.items():
-        if not keys:
-            continue
-        cells = {
-            (method, key): [each for each in done if (each.method, each.setting) == (method, key)]
-            for method in METHODS
-            for key in keys
-        }
-        rows = [(METHODS[method], [cells[method, key] for key in keys]) for method in METHODS]
-        made.append(_table(f"{title}: accuracy on the target", "method", [name(*key) for key in keys], rows))
-    return made
+def _order(done: Done) -> tuple[Any, ...]:
+    """Benchmarks as the paper names them, UDA before SSL before SSDA."""
+    benchmark, task, labels = done.setting
+    suite = published.SUITES.index(benchmark) if benchmark in published.SUITES else len(published.SUITES)
+    known = ["", *VARIANTS]
+    variant = known.index(done.variant) if done.variant in known else len(known)
+    return suite, benchmark, TASKS.index(task), labels, done.method, variant, done.variant, done.pair
 
 
-def _side_by_side(done: Sequence[Done]) -> list[Table]:
+def _summaries(done: Sequence[Done]) -> Iterator[Table]:
+    """Methods against tasks and labels: a table for one benchmark; of several, as in the paper, one for each task."""
+    several = len({each.run.benchmark for each in done}) > 1
+
+    def column(each: Done) -> str:
+        benchmark, task, labels = each.setting
+        return (benchmark if several else task.upper()) + (f", {labels} per class" if labels else "")
+
+    groups = grouped(done, lambda each: each.task.upper() if several else each.run.benchmark)
+    for title in sorted(groups, key=[task.upper() for task in TASKS].index) if several else groups:
+        cells = [(METHODS[each.method], column(each), each) for each in groups[title]]
+        columns = dict.fromkeys(name for _, name, _ in cells)
+        yield _table(f"{title}: accuracy on the target", "method", cells, METHODS.values(), columns)
+
+
+def _side_by_side(done: Sequence[Done]) -> Iterator[Table]:
     """Where some methods have more pairs than others: every pair that several have, by itself."""
-    made = []
-    for key in sorted({each.setting for each in done}, key=_order):
-        mine = [each for each in done if each.setting == key]
-        have = {method: {each.pair for each in mine if each.method == method} for method in METHODS}
-        pairs = sorted(
-            pair for pair in set().union(*have.values()) if sum(pair in those for those in have.values()) > 1
-        )
-        if not pairs or len({frozenset(those) for those in have.values() if those}) == 1:
-            continue
-        rows = [
-            (name, [[each for each in mine if (each.method, each.pair) == (method, pair)] for pair in pairs])
-            for method, name in METHODS.items()
-        ]
-        made.append(
-            _table(f"{_titled(key)}: methods on the same pairs", "method", [_arrow(pair) for pair in pairs], rows)
-        )
-    return made
+    for mine in grouped(done, lambda each: each.setting).values():
+        groups = grouped(mine, lambda each: each.method).values()
+        have = [{each.pair for each in group} for group in groups]
+        counts = Counter(pair for pairs in have for pair in pairs)
+        shared = sorted(pair for pair, count in counts.items() if count > 1)
+        if shared and any(pairs != have[0] for pairs in have):
+            cells = [(METHODS[each.method], _arrow(each.pair), each) for each in mine]
+            title = f"{_titled(mine[0])}: methods on the same pairs"
+            yield _table(title, "method", cells, METHODS.values(), map(_arrow, shared))
 
 
-def _matrices(done: Sequence[Done]) -> list[Table]:
+def _matrices(done: Sequence[Done]) -> Iterator[Table]:
     """For every method with three pairs or more, source against target."""
-    made = []
-    keys = {(*each.setting, each.method) for each in done if each.task != "ssl"}
-    for *setting, method in sorted(keys, key=_order):
-        mine = [each for each in done if (*each.setting, each.method) == (*setting, method)]
-        if len({each.pair for each in mine}) < 3:
-            continue
-        sources = sorted({each.run.source for each in mine})
-        targets = sorted({each.run.target for each in mine})
-        rows = [
-            (source, [[each for each in mine if each.pair == (source, target)] for target in targets])
-            for source in sources
-        ]
-        title = f"{_titled(mine[0].setting)}, {METHODS[method]}: every pair"
-        made.append(_table(title, "source \\ target", targets, rows, compared=False))
-    return made
+    for mine in grouped(done, lambda each: (each.setting, each.method)).values():
+        if mine[0].task != "ssl" and len({each.pair for each in mine}) >= 3:
+            sources, targets = (sorted(set(names)) for names in zip(*(each.pair for each in mine), strict=True))
+            title = f"{_titled(mine[0])}, {METHODS[mine[0].method]}: every pair"
+            cells = [(*each.pair, each) for each in mine]
+            yield _table(title, "source \\ target", cells, sources, targets, compared=False)
 
 
-def _variants(done: Sequence[Done]) -> list[Table]:
+def _variants(done: Sequence[Done]) -> Iterator[Table]:
     """For every method that was varied: its variants, and itself on the pairs and seeds that any of them was run on."""
-    made = []
-    keys = {(*each.setting, each.method) for each in done if each.variant}
-    for benchmark, task, labels, method in sorted(keys, key=_order):
-        mine = [each for each in done if (*each.setting, each.method) == (benchmark, task, labels, method)]
-        shared = {(each.pair, each.run.seed) for each in mine if each.variant}
-        mine = [each for each in mine if (each.pair, each.run.seed) in shared]
-        varied = {pair for pair, _ in shared}
-        pairs = sorted(varied)
-        names = [_arrow(pair) for pair in pairs]
-        of_paper = benchmark == "domainnet64" and method == "adamatch" and varied == set(PROTOCOLS)
-        rows = []
-        for text in sorted({each.variant for each in mine}, key=_rank):
-            row = [each for each in mine if each.variant == text]
-            by_pair = [[each for each in row if each.pair == pair] for pair in pairs]
-            rows.append((_named(text, method), [row, *by_pair] if len(pairs) > 1 else by_pair))
-        columns = ["mean", *names] if len(pairs) > 1 else names
-        table = _table(
-            f"{_titled((benchmark, task, labels))}: variants of {METHODS[method]}",
-            "variant",
-            columns,
-            rows,
-            paper=not of_paper,
-        )
-        made.append(_with_ablation(table) if of_paper else table)
-    return made
+    for group in grouped(done, lambda each: (each.setting, each.method)).values():
+        varied = {(each.pair, each.run.seed) for each in group if each.variant}
+        if not varied:
+            continue
+        mine = [each for each in group if (each.pair, each.run.seed) in varied]
+        name = METHODS[mine[0].method]
+        cells = [(VARIANTS.get(each.variant, each.variant) or name, _arrow(each.pair), each) for each in mine]
+        columns = [_arrow(pair) for pair in sorted({pair for pair, _ in varied})]
+        if len(columns) > 1:
+            columns.insert(0, "mean")
+            cells += [(row, "mean", each) for row, _, each in cells]
+        rows = dict.fromkeys(row for row, _, _ in cells)
+        yield _table(f"{_titled(mine[0])}: variants of {name}", "variant", cells, rows, columns)
 
 
-def _with_ablation(table: Table) -> Table:
-    """The means with those of the paper's section 5."""
-    figures = {_named(text, "adamatch"): value for text, value in published.ABLATION.items()}
-    rows = []
-    for name, mean, *others in table.rows:
-        known = figures.get(name) if isinstance(name, str) else None
-        rows.append([name, replace(mean, paper=known) if isinstance(mean, Figure) else mean, *others])
-    return replace(table, rows=rows, notes=[*table.notes, f"{BESIDE}."])
+def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
+    """The paper's table of pre-training, with the weights of the grid `pretraining`, else the most frequent ones."""
+    stopped = recipe(PRETRAINING, **PRETRAINED)
+    to_the_end = replace(stopped, stop=0)
+    mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and not each.run.options]
+    mine = [each for each in mine if each.method in published.PRETRAINED]
+    known = [each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped)]
+    weights = Counter(filter(None, known))
+    if not weights:
+        return
+    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]))
+    scratch, at_8m, at_2m, best = columns = published.PRETRAINED_COLUMNS
+    places = {("", recipe(PRETRAINING)): [scratch], (usual, to_the_end): [at_8m, best], (usual, stopped): [at_2m]}
+    cells = []
+    for each in mine:
+        for column in places.get((each.run.weights, each.run.recipe), []):
+            accuracy = _best_window(each) if column == best else each.result["accuracy"]
+            cells.append((METHODS[each.method], column, each._replace(variant=column, result={"accuracy": accuracy})))
+    table = _table(f"{PRETRAINING}, UDA: pre-training", "method", cells, METHODS.values(), columns, compared=False)
+    note = f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants."
+    yield replace(table, notes=[*table.notes, f"{note} The best window is found with the target's test labels."])
 
 
-def _cells(done: Sequence[Done]) -> Table:
-    """Every cell: accuracy, seeds, and what it took."""
+def _best_window(done: Done) -> float:
+    """The highest median of ten evaluations in a row."""
+    values = [row["target"] for row in done.result["evaluations"] if "target" in row]
+    starts = range(max(1, len(values) - MEDIAN_OF + 1))
+    return max(float(statistics.median(values[start : start + MEDIAN_OF])) for start in starts)
+
+
+def _every_cell(done: Sequence[Done]) -> Table:
+    """Accuracy, number of seeds, and what a run took."""
     rows: list[list[Cell]] = []
-    keys = {(*each.setting, each.pair, each.method, each.variant) for each in done}
-    for key in sorted(keys, key=lambda key: (*_order(key[:3]), key[3], list(METHODS).index(key[4]), key[5])):
-        mine = [each for each in done if (*each.setting, each.pair, each.method, each.variant) == key]
-        benchmark, task, labels, pair, method, text = key
-        shown = beside(figure(mine), mine) if not text else figure(mine)
-        name = (
-            f"{benchmark} {task.upper()}{labels or ''} {_arrow(pair)}, {METHODS[method]}{f' ({text})' if text else ''}"
-        )
-        rows.append([name, shown, f"{shown.n}", f"{mine[0].run.recipe.images:,}", _seconds(mine)])
-    notes = [COUNTED.format("seconds are of training, the mean over seeds") + _explained([row[1] for row in rows])]
+    order = list(METHODS)
+    done = sorted(done, key=lambda each: (*_order(each)[:4], each.pair, order.index(each.method), each.variant))
+    for mine in grouped(done, lambda each: (each.setting, each.pair, each.method, each.variant)).values():
+        first, accuracy = mine[0], figure(mine)
+        benchmark, task, labels = first.setting
+        name = f"{benchmark} {task.upper()}{labels or ''} {_arrow(first.pair)}, {METHODS[first.method]}"
+        name += f" ({first.variant})" if first.variant else ""
+        rows.append([name, accuracy, f"{accuracy.n}", f"{first.run.recipe.images:,}", _seconds(mine)])
+    notes = [SPREAD.format("seconds are of training, the mean over seeds") + _explained(row[1] for row in rows)]
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
+
+
+def _at_a_time(done: Done) -> int:
+    """How many runs shared the GPU."""
+    return int(done.result.get("at_a_time", 1))
 
 
 def _seconds(done: Sequence[Done]) -> str:
     """Means over seeds; apart for runs that shared a GPU with different numbers of others."""
-    shared = sorted({each.result.get("at_a_time", 1) for each in done})
-    shown = []
-    for count in shared:
-        mean = statistics.fmean(
-            each.result.get("seconds") or 0.0 for each in done if each.result.get("at_a_time", 1) == count
-        )
-        shown.append(f"{mean:.0f}{f' ({count} at a time)' if count > 1 else ''}")
-    return ", ".join(shown)
+    means = []
+    for count, mine in sorted(grouped(done, _at_a_time).items()):
+        mean = statistics.fmean(each.result.get("seconds") or 0.0 for each in mine)
+        means.append(f"{mean:.0f}{f' ({count} at a time)' if count > 1 else ''}")
+    return ", ".join(means)
 
 
 def _evidence(done: Sequence[Done]) -> str:
@@ -201,109 +188,82 @@ def _evidence(done: Sequence[Done]) -> str:
         return " and ".join(sorted({value for value in values if value}))
 
     results = [each.result for each in done]
-    shared = sorted({result.get("at_a_time", 1) for result in results})
-    sittings = (sitting for result in results for sitting in result.get("machine", "").split(", then "))
-    machines = all_of(re.sub(r", \d+ runs at a time$", "", sitting) for sitting in sittings)
-    if shared != [1]:
+    sessions = (session for result in results for session in result.get("machine", "").split(", then "))
+    machines = all_of(re.sub(r", \d+ runs at a time$", "", session) for session in sessions)
+    if (shared := sorted(set(map(_at_a_time, done)))) != [1]:
         machines += f", {' or '.join(map(str, shared))} runs at a time"
-    versions = all_of(
-        ", ".join(f"{name} {number}" for name, number in result.get("versions", {}).items()) for result in results
-    )
+    each_versions = (result.get("versions", {}).items() for result in results)
+    versions = all_of(", ".join(f"{name} {number}" for name, number in each) for each in each_versions)
     days = sorted(result.get("date", "")[:10] for result in results)
-    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
-    return f"Measured on {machines}; {versions}; {when}."
+    return f"Measured on {machines}; {versions}; {' to '.join(sorted({days[0], days[-1]}))}."
 
 
 def _table(
     title: str,
     corner: str,
-    columns: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[Sequence[Done]]]],
-    *,
+    cells: Iterable[tuple[str, str, Done]],
+    rows: Iterable[str],
+    columns: Iterable[str],
     compared: bool = True,
-    paper: bool = True,
 ) -> Table:
-    """A row for each group of finished runs that has any; a dash where a cell has none. Rows may be of the same pairs, and then
-    are compared."""
-    named = [(name, groups) for name, groups in rows if any(groups)]
-    cells = [[_cell(group, paper) for group in groups] for _, groups in named]
-    for column in range(len(columns) if compared else 0):
-        _mark_narrow([row[column] for _, row in named], cells, column)
-        _mark_best(cells, column, [name for name, _ in named])
-    counts = sorted({cell.n for row in cells for cell in row if isinstance(cell, Figure)})
-    seeds = (
-        f"n = {counts[0]} seed{'s' * (counts[0] > 1)}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]} seeds"
-    )
-    covered = {len({each.pair for each in group}) for _, groups in named for group in groups if group}
-    over = f", means over up to {max(covered)} pairs" if max(covered) > 1 else ""
-    notes = [COUNTED.format(seeds + over) + _explained([cell for row in cells for cell in row])]
-    return Table(title, [corner, *columns], [[name, *row] for (name, _), row in zip(named, cells, strict=True)], notes)
+    """Figures of runs with the same row and column; a dash where there is none, no row where there is nothing.
+
+    `compared`: rows are of the same pairs, so that the best can be told.
+    """
+    groups = grouped(cells, lambda cell: cell[:2])
+    columns = list(columns)
+    rows = [row for row in rows if any((row, column) in groups for column in columns)]
+    found: dict[tuple[str, str], Figure] = {}
+    covered = 1
+    for column in columns:
+        mine = {row: [each for _, _, each in groups[row, column]] for row in rows if (row, column) in groups}
+        covered = max([covered, *(len({each.pair for each in group}) for group in mine.values())])
+        figures = _compared(mine) if compared else {row: figure(group) for row, group in mine.items()}
+        found |= {(row, column): each for row, each in figures.items()}
+    counts = sorted({each.n for each in found.values()})
+    seeds = f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seed{'s' * (counts[-1] > 1)}"
+    note = SPREAD.format(seeds + (f", means over up to {covered} pairs" if covered > 1 else ""))
+    lines = [[row, *(found.get((row, column), "-") for column in columns)] for row in rows]
+    return Table(title, [corner, *columns], lines, [note + _explained(found.values())])
 
 
-def _cell(group: Sequence[Done], paper: bool) -> Cell:
-    if not group:
-        return "-"
-    return beside(figure(group), group) if paper and not group[0].variant else figure(group)
+def _compared(groups: dict[str, list[Done]]) -> dict[str, Figure]:
+    """A column's figures by row. One that is over fewer pairs than others says so; of the rest the best is marked.
 
-
-def _mark_narrow(groups: Sequence[Sequence[Done]], cells: list[list[Cell]], column: int) -> None:
-    """Say of how many pairs a mean is, where others of its column are of pairs that it lacks."""
-    pairs = [{each.pair for each in group} for group in groups]
-    for row, mine in zip(cells, pairs, strict=True):
-        cell = row[column]
-        if isinstance(cell, Figure) and mine != set().union(*pairs):
-            row[column] = replace(cell, only=len(mine))
-
-
-def _mark_best(cells: list[list[Cell]], column: int, names: Sequence[str]) -> None:
-    """The best of those that can be compared (over all pairs, and no oracle), where its lead is more than seeds make."""
-    compared = [
-        (row, cell)
-        for row, name in zip(cells, names, strict=True)
-        if isinstance(cell := row[column], Figure) and not cell.only and name != METHODS["oracle"]
-    ]
-    compared.sort(key=lambda each: -each[1].mean)
-    if len(compared) > 1 and all(_leads(compared[0][1], other) for _, other in compared[1:]):
-        row, cell = compared[0]
-        row[column] = replace(cell, best=True)
+    The best leads all others (but for oracles) by more than both standard deviations, which one seed does not tell.
+    """
+    pairs = {row: {each.pair for each in group} for row, group in groups.items()}
+    everything = set().union(*pairs.values())
+    figures = {}
+    for row, group in groups.items():
+        figures[row] = replace(figure(group), only=len(pairs[row]) if pairs[row] != everything else 0)
+    rivals = [row for row, each in figures.items() if not each.only and row != METHODS["oracle"]]
+    first, *others = sorted(rivals, key=lambda row: -figures[row].mean) or [""]
+    if others and all(_leads(figures[first], figures[other]) for other in others):
+        figures[first] = replace(figures[first], best=True)
+    return figures
 
 
 def _leads(best: Figure, other: Figure) -> bool:
-    """Whether the difference is more than both standard deviations together: of one seed nobody knows."""
-    known = best.spread is not None and other.spread is not None
-    return known and best.mean - other.mean > (best.spread or 0.0) + (other.spread or 0.0)
+    if best.std is None or other.std is None:
+        return False
+    return best.mean - other.mean > best.std + other.std
 
 
 def _explained(cells: Iterable[Cell]) -> str:
     figures = [cell for cell in cells if isinstance(cell, Figure)]
-    said = ""
+    text = ""
     if any(each.paper is not None for each in figures):
-        said += f" {BESIDE}{f' ({WIDER})' if any(each.wider for each in figures) else ''}."
+        text += PAPER.format(WIDER if any(each.wider for each in figures) else "")
     if any(each.only for each in figures):
-        said += f" {ONLY}."
-    return said + (BOLD if any(each.best for each in figures) else "")
+        text += ONLY
+    return text + (BOLD if any(each.best for each in figures) else "")
 
 
-def _order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Benchmarks as the paper names them, UDA before SSL before SSDA."""
-    benchmark, task, *others = key
-    suite = published.SUITES.index(benchmark) if benchmark in published.SUITES else len(published.SUITES)
-    return (suite, benchmark, ("uda", "ssl", "ssda").index(task), *others)
-
-
-def _titled(setting: tuple[str, str, int]) -> str:
-    benchmark, task, labels = setting
+def _titled(done: Done) -> str:
+    benchmark, task, labels = done.setting
     return f"{benchmark}, {task.upper()}{f', {labels} per class' if labels else ''}"
 
 
 def _arrow(pair: tuple[str, str]) -> str:
-    return " -> ".join(part for part in pair if part)
-
-
-def _rank(text: str) -> tuple[int, str]:
-    known = ["", *VARIANTS]
-    return known.index(text) if text in known else len(known), text
-
-
-def _named(text: str, method: str) -> str:
-    return VARIANTS.get(text, text) if text else METHODS[method]
+    return " -> ".join(filter(None, pair))

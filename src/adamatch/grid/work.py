@@ -1,4 +1,4 @@
-"""What one worker does: walk the list of runs, and do those that nobody has done or is doing."""
+"""What a worker does: walk the list of runs, and do those that nobody has done or is doing."""
 
 import _thread
 import gc
@@ -7,10 +7,14 @@ import platform
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,11 +25,12 @@ from adamatch.base.files import disk_is_full, disk_reason, may_pass
 from adamatch.config.run import Run
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
-from adamatch.grid.state import Folders, one_line, trace_of
+from adamatch.grid.state import Folders, one_line
 from adamatch.train import speed
 
-AGAIN_AFTER = (10.0, 60.0, 300.0)  # seconds, before a run is tried again whose disk was away for a moment
+RETRY_AFTER = (10.0, 60.0, 300.0)  # seconds, before a run is tried again whose disk was away for a moment
 ROOM = 200 * 2**20  # bytes that must be free to start a run: a full disk would fail one run after the other
+STOPPED = "the grid was stopped; its runs are saved where they stood"
 
 Train = Callable[[Run, Path, "Job"], object]
 
@@ -36,7 +41,7 @@ class BrokenProcess(InputError):  # noqa: N818
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know; goes to other processes as it is."""
+    """What a worker needs to know; it is sent to other processes."""
 
     runs: tuple[Run, ...]
     folders: Folders
@@ -47,6 +52,10 @@ class Job:
     device: str = "auto"
     at_a_time: int = 1  # runs that share a GPU
     quiet: bool = True
+
+    def left(self) -> list[Run]:
+        """The runs that are neither done nor failed."""
+        return [run for run in self.runs if self.folders.state(run) in ("waiting", "running")]
 
 
 @dataclass
@@ -61,7 +70,7 @@ class Pace:
 
     def fits(self, run: Run, left: float) -> bool:
         """A shape that is new here is estimated from the others; the first run of all is always begun."""
-        return not self.measured or cost.Rates(list(self.measured.values())).estimate(run).seconds <= left
+        return not self.measured or cost.estimate(run, self.measured.values()).seconds <= left
 
 
 def train_one(run: Run, folder: Path, job: Job) -> object:
@@ -69,61 +78,60 @@ def train_one(run: Run, folder: Path, job: Job) -> object:
     return experiment.train(run, out=folder, data=job.data, machine=machine, quiet=job.quiet)
 
 
-def work(job: Job, pace: Pace | None = None) -> None:
-    """Walk the list in this process until nothing is left to do or the time is over."""
+def work(job: Job) -> None:
+    """What a worker does: walk the list, then once more, for runs whose holder has died meanwhile."""
+    pace = Pace()
+    walk(job, pace)
+    walk_again(job, pace)
+
+
+def walk(job: Job, pace: Pace | None = None) -> None:
+    """Do one run after the other until none is left or the time is over."""
     pace, parent = pace or Pace(), multiprocessing.parent_process()
     for run in job.runs:
-        if parent is not None and not parent.is_alive():
-            return
         left = job.deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or (parent is not None and not parent.is_alive()):
             return
         if pace.fits(run, left):
             perform(run, job, pace)
 
 
-def work_and_look_again(job: Job) -> None:
-    """What a worker does. It knows only so what became of the runs that others had, when it came by them."""
-    pace = Pace()
-    work(job, pace)
-    look_again(job, pace)
-
-
-def look_again(job: Job, pace: Pace | None = None) -> None:
-    """Do those runs that wait after all, as whoever had them left them or shows no life any more."""
-    left = [run for run in job.runs if job.folders.state(run) in ("waiting", "running")]
-    for run in left:
+def walk_again(job: Job, pace: Pace | None = None) -> None:
+    """Do the runs that others had, where these left them or show no life any more."""
+    for run in job.left():
         if not lease.shows_life(job.folders.of(run), job.deadline):
-            work(replace(job, runs=(run,)), pace)
+            walk(replace(job, runs=(run,)), pace)
 
 
-def perform(run: Run, job: Job, pace: Pace | None = None) -> None:
-    """Do one run, unless it is done, has failed, or is being done. The whole of what an engine has to call."""
-    for pause in (*AGAIN_AFTER, None):
+def perform(run: Run, job: Job, pace: Pace) -> None:
+    """Do one run, unless it is done, has failed, or is being done."""
+    for pause in (*RETRY_AFTER, None):
         try:
             _perform(run, job, pace, last=pause is None)
             return
         except Exception as error:
             if disk_is_full(error):
-                raise InputError(
-                    f"{platform.node()}: the disk is full, at {run.name}: make room and start again"
-                ) from None
+                says = f"the disk is full, at {run.name}: make room and start again"
+                raise InputError(f"{platform.node()}: {says}") from None
             if pause is None or not may_pass(error):
                 raise
             say(f"{run.name}: {disk_reason(error)}; it is tried again in {pause:.0f} s")
         time.sleep(pause)
 
 
-def _perform(run: Run, job: Job, pace: Pace | None, last: bool) -> None:
-    """`last`: an error of the disk that may pass counts as well."""
+def _perform(run: Run, job: Job, pace: Pace, last: bool) -> None:
+    """`last`: the run has failed even if its error is of a disk that may come back."""
     folders = job.folders
     if folders.state(run) != "waiting":
         return
-    _need_room(folders.out)
+    folders.out.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(folders.out).free < ROOM:
+        says = f"{folders.out} has less than {ROOM >> 20} MB free: make room and start again"
+        raise InputError(f"{platform.node()}: {says}")
     folder = folders.make(run)
     held = Lease(folder)
     with held.hold(on_loss=stop_the_loop) as ours:
-        # A worker may have ended it, or failed, between the first look and the lease; somebody may train there without a lease.
+        # Between the first look and the lease a worker may have ended it; and somebody may train there without a lease.
         if not ours or folders.done(run) or folders.error(run) or locks.is_locked(folder / ".lock"):
             return
         began = time.monotonic()
@@ -138,16 +146,14 @@ def _perform(run: Run, job: Job, pace: Pace | None, last: bool) -> None:
         except Exception as error:
             if disk_is_full(error) or (may_pass(error) and not last):  # no fault of the run
                 raise
-            folders.record(run, one_line(error), trace_of(error))
+            folders.record(run, one_line(error), "".join(traceback.format_exception(error)))
             say(f"failed {run.name}: {one_line(error)}")
         else:
             folders.keep_result(run)
-            spent, found = time.monotonic() - began, folders.result(run) or {}
-            if pace is not None:
-                pace.note(run, max(spent, found.get("wall_seconds") or 0.0))  # it may have been resumed
-            accuracy = found.get("accuracy")
-            shown = f"{accuracy:.2f} %, " if accuracy is not None else ""
-            say(f"done {run.name}: {shown}{spent:.0f} s")
+            seconds, result = time.monotonic() - began, folders.result(run) or {}
+            pace.note(run, max(seconds, result.get("wall_seconds") or 0.0))  # it may have been resumed
+            accuracy = result.get("accuracy")
+            say(f"done {run.name}: {'' if accuracy is None else f'{accuracy:.2f} %, '}{seconds:.0f} s")
     _clean_up()
 
 
@@ -156,10 +162,16 @@ def stop_the_loop() -> None:
     _thread.interrupt_main(signal.SIGTERM)
 
 
-def _need_room(out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(out).free < ROOM:
-        raise InputError(f"{platform.node()}: {out} has less than {ROOM >> 20} MB free: make room and start again")
+@contextmanager
+def on_signals(handler: Callable[[int, Any], None]) -> Iterator[bool]:
+    """Ctrl-C and SIGTERM go to the handler meanwhile; whether they do: only the main thread can have them."""
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield bool(numbers)
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def _clean_up() -> None:
@@ -170,9 +182,8 @@ def _clean_up() -> None:
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
-            raise BrokenProcess(
-                f"the GPU does not work any more in this process ({one_line(error)}): start again"
-            ) from None
+            says = f"the GPU does not work any more in this process ({one_line(error)}): start again"
+            raise BrokenProcess(says) from None
 
 
 def say(line: str) -> None:

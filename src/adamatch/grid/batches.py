@@ -1,4 +1,4 @@
-"""Work for other machines: what is asked of an engine, batches of runs of one shape, and what a worker does with a batch."""
+"""Work for other machines: what is asked of an engine, batches of runs, and what a worker does with a batch."""
 
 import platform
 import time
@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -15,7 +14,7 @@ from adamatch.config.run import Run
 from adamatch.datasets.prepared import default_root
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
-from adamatch.grid.work import Job, work_and_look_again
+from adamatch.grid.work import Job, work
 
 MOST = 8  # runs in a batch: compiling is paid once in so many, which is little enough
 LONGEST = 3600.0  # seconds that a batch of several runs may be estimated to take
@@ -38,13 +37,6 @@ class Resources:
     options: Mapping[str, str] = field(default_factory=dict)  # further ones of sbatch: account, qos, mem, ...
 
 
-class Token(NamedTuple):
-    """A file that whoever starts a grid writes, and that every worker must find with the same text."""
-
-    path: Path
-    text: str
-
-
 def absolute(job: Job) -> Job:
     """The same with paths that mean the same to a worker that was started elsewhere."""
     folders, data = job.folders, job.data or default_root()
@@ -53,15 +45,14 @@ def absolute(job: Job) -> Job:
 
 
 def batches(runs: Sequence[Run], places: int = 1) -> list[tuple[Run, ...]]:
-    """Runs of the same shapes together, so that a worker compiles once; bounded, so that the work spreads over the places."""
+    """Runs of the same shapes together, so that a worker compiles once; few enough that all places have work."""
     most = max(1, min(MOST, len(runs) // (ROUNDS * places)))
-    rates = cost.Rates()
     made: list[list[Run]] = []  # in the order of their first runs: the most wanted first
     filling: dict[object, tuple[list[Run], float]] = {}
     for run in runs:
         shape = (run.benchmark, cost.shape(run))
         batch, seconds = filling.get(shape, ([], 0.0))
-        own = rates.estimate(run).seconds
+        own = cost.estimate(run).seconds
         if not batch or len(batch) == most or seconds + own > LONGEST:
             batch, seconds = [], 0.0
             made.append(batch)
@@ -70,29 +61,26 @@ def batches(runs: Sequence[Run], places: int = 1) -> list[tuple[Run, ...]]:
     return [tuple(batch) for batch in made]
 
 
-def write_token(folder: Path) -> Token:
-    name = uuid.uuid4().hex
+def write_token(folder: Path) -> Path:
+    """A file that holds its own name: whoever starts a grid writes it, and every worker must find it."""
+    token = folder / f".shared-{uuid.uuid4().hex}"
     folder.mkdir(parents=True, exist_ok=True)
-    token = Token(folder / f".shared-{name}", name)
-    token.path.write_text(token.text)
+    token.write_text(token.name)
     return token
 
 
-def check_shared(token: Token, out: Path) -> None:
+def check_shared(token: Path, out: Path) -> None:
     """That this machine sees the folder of the machine that started the grid."""
     end = time.monotonic() + PATIENCE
-    while not token.path.exists() or token.path.read_text() != token.text:
+    while not token.exists() or token.read_text() != token.name:
         if time.monotonic() > end:
-            raise InputError(
-                f"{platform.node()} does not see the {out} that the grid was started with: give --out on a file system that "
-                "all machines share, at the same path"
-            )
+            remedy = "give --out on a file system that all machines share, at the same path"
+            raise InputError(f"{platform.node()} does not see the {out} that the grid was started with: {remedy}")
         time.sleep(0.5)
 
 
-def do_batch(job: Job, token: Token, threads: int, until: float = float("inf")) -> None:
-    """What a worker on some machine does: its runs, and those whose holder died. `until` is on the clock of the wall."""
+def do_batch(job: Job, token: Path, threads: int, until: float = float("inf")) -> None:
+    """What a worker on some machine does: its runs, and those whose holder died. `until` is a time of day."""
     check_shared(token, job.folders.out)
     torch.set_num_threads(threads)
-    here = replace(job, deadline=time.monotonic() + until - time.time())
-    work_and_look_again(here)
+    work(replace(job, deadline=time.monotonic() + until - time.time()))
