@@ -81,7 +81,7 @@ def test_a_verdict_cannot_see_labels_of_the_target() -> None:
                     node.name,
                 )
                 if "labels" in given:  # of labelled images, to count them
-                    assert (file.name, node.name) in {("shares.py", "of_labels"), ("evidence.py", "accuracy")}, (
+                    assert (file.name, node.name) in {("class_shares.py", "of_labels"), ("eval_outputs.py", "accuracy")}, (
                         file.name
                     )
 

@@ -16,7 +16,6 @@ from adamatch.base.errors import InputError
 from adamatch.base.files import disk_reason, place, write_whole, writing
 from adamatch.config.run import Run
 from adamatch.experiment import problem_of
-from adamatch.finalise import JUDGED
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import OwnData
 from adamatch.model import Model
@@ -31,6 +30,7 @@ from adamatch.report.record import Record
 from adamatch.report.tables import beside, facts, settings, title
 from adamatch.report.thumbnails import thumbnails
 from adamatch.report.verdict import verdict, warnings
+from adamatch.verdict.verdict import FILE as JUDGED
 
 NAME = "report.html"
 LARGEST = 5_000_000  # bytes of a page
