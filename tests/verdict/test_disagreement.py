@@ -10,10 +10,10 @@ import torch
 from verdict import made
 
 from adamatch.train import resume
-from adamatch.verdict import accuracy, disagreement, eval_outputs
+from adamatch.verdict import accuracy, calibrated, disagreement, eval_outputs
 
 HELD, TRUE = made.labels([1, 1, 1, 1], 400), made.labels([1, 1, 1, 1], 1000, seed=1)
-RUN = made.outputs([0.7, 0.8], TRUE, HELD)
+RUN = made.outputs([0.5, 0.6, 0.7, 0.8], TRUE, HELD)
 TWIN = replace(made.outputs([0.4, 0.55], TRUE, HELD), target=np.stack([made.said(TRUE, 4, 0.55, seed=90)] * 2))
 BOTH = made.beside(RUN, TWIN)
 NOTHING_HELD = replace(BOTH, source=RUN.source[:, :0], source_labels=HELD[:0])
@@ -88,7 +88,7 @@ def test_the_range_holds_the_truth_here_and_the_gain_is_one() -> None:
     assert 0.05 < gained < 0.35
 
 
-@pytest.mark.parametrize(("pretrained", "estimate"), [(True, accuracy.difference), (False, accuracy.transport)])
+@pytest.mark.parametrize(("pretrained", "estimate"), [(True, calibrated.difference), (False, calibrated.transport)])
 def test_the_gain_is_by_what_suits_the_networks_start(pretrained: bool, estimate: Any) -> None:
     ours, theirs = (estimate(each.last, each.source[-1], HELD) for each in (RUN, TWIN))
     assert accuracy.gain(replace(BOTH, pretrained=pretrained)) == ours - theirs
@@ -97,7 +97,7 @@ def test_the_gain_is_by_what_suits_the_networks_start(pretrained: bool, estimate
 def test_the_gain_is_no_more_than_what_differs() -> None:
     sure = np.where(RUN.last == RUN.last.max(1, keepdims=True), 0.97, 0.01).astype(np.float32)  # the same predictions
     same = replace(RUN.at(-1), target=np.stack([sure]))
-    ours, theirs = (accuracy.from_confidence(accuracy.difference, each) for each in (RUN, same))
+    ours, theirs = (accuracy.from_confidence(calibrated.difference, each) for each in (RUN, same))
     assert ours is not None
     assert theirs is not None
     assert abs(ours - theirs) > 0.02

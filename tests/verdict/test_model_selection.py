@@ -62,7 +62,8 @@ def test_early_evaluations_are_not_chosen_and_of_equals_the_later_is(rule: str) 
 
 def test_of_several_runs_the_one_that_agrees_with_all() -> None:
     """By their last evaluations alone."""
-    runs = [replace(RUN.at(0), target=made.said(TRUE, 4, right, seed=70)[None]) for right in (0.5, 0.9, 0.6)]
+    said = [made.said(TRUE, 4, right, seed=70 + i) for i, right in enumerate((0.5, 0.9, 0.6))]
+    runs = [replace(RUN.at(0), target=each[None]) for each in said]
     assert model_selection.scores(runs, "ensemble").argmax() == 1
     longer = [replace(run, target=np.concatenate([RUN.target[:2], run.target])) for run in runs]
     longer = [replace(run, source=np.repeat(run.source, 3, 0), steps=(1, 2, 3)) for run in longer]
