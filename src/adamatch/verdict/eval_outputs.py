@@ -115,19 +115,21 @@ def read(folder: Path) -> EvalOutputs | None:
         return None
     target = normalised(np.stack([each["target"] for each in found.values()]))
     labels = np.array(_facts(folder).get("source", []), np.int64)
-    source = np.zeros((len(found), 0, target.shape[2]), np.float32)
-    if len(labels):
+    if len(labels) and all("source" in each for each in found.values()):
         source = normalised(np.stack([each["source"] for each in found.values()]))
+    else:
+        source, labels = np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0]
     return EvalOutputs(tuple(found), target, source, labels, pretrained=_is_pretrained(folder))
 
 
 def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
-    """The arrays that were written, by step."""
+    """What was written, by step."""
     found: dict[int, Mapping[str, Probabilities]] = {}
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                found[int(path.stem.removeprefix("step-"))] = {name: arrays[name] for name in arrays}
+                known = ("target", "source") if "source" in arrays else ("target",)
+                found[int(path.stem.removeprefix("step-"))] = {name: arrays[name] for name in known}
         except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None

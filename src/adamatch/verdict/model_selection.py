@@ -53,24 +53,23 @@ def by_transport(outputs: EvalOutputs) -> float:
     return transport(outputs.last[_sampled(outputs)], outputs.source[-1], outputs.source_labels)
 
 
-ENSEMBLE = "ensemble"  # agreement with the mean of all candidates
-RULES: Mapping[str, Callable[[EvalOutputs], float] | None] = {
-    ENSEMBLE: None,
+SCORES: Mapping[str, Callable[[EvalOutputs], float]] = {
     "names": names,
     "density": density,
     "information": information,
     "transport": by_transport,
     "certainty": certainty,
 }
+ENSEMBLE = "ensemble"  # agreement with the mean of all candidates
+RULES = (ENSEMBLE, *SCORES)
 
 
 def scores(candidates: Sequence[EvalOutputs], rule: str) -> Numbers:
     """Of candidates on the same target images."""
-    score = RULES[rule]
-    if score is None:
+    if rule == ENSEMBLE:
         mean = np.mean([each.last for each in candidates], axis=0)
         return np.array([agreement(each.last, mean) for each in candidates])
-    return np.array([score(each) for each in candidates])
+    return np.array([SCORES[rule](each) for each in candidates])
 
 
 def best_evaluation(outputs: EvalOutputs, rule: str) -> int:
