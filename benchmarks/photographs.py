@@ -135,7 +135,7 @@ def do(given: argparse.Namespace, source: str, target: str, method: str, seed: s
         quiet=True,
     )
     result, found = RunFolder(folder).result() or {}, eval_outputs.load(folder)
-    rows = rows[eval_outputs.rows(len(rows))]
+    rows = rows[eval_outputs.sampled_rows(len(rows))]
     labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
     curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
@@ -188,7 +188,7 @@ def _held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | No
     """Of the held-out source images that a run looked at."""
     problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
     held = np.asarray(problem.tests["source"].labels)
-    return held[eval_outputs.rows(len(held))]
+    return held[eval_outputs.sampled_rows(len(held))]
 
 
 def name_of(run: str, labels: int) -> str:

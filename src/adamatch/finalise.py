@@ -67,6 +67,3 @@ def _shortened(found: Any) -> Any:
     if isinstance(found, dict):
         return {name: _shortened(value) for name, value in found.items() if name not in LONG}
     return [_shortened(each) for each in found] if isinstance(found, list) else found
-
-
-judged = finalised

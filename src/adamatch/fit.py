@@ -17,7 +17,7 @@ from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.experiment import solve
-from adamatch.finalise import judged
+from adamatch.finalise import finalised
 from adamatch.images.folders import is_store, median_side
 from adamatch.images.items import sides
 from adamatch.images.store import Store
@@ -176,7 +176,7 @@ def fit(
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
             if beside:
                 twins.train(beside, problem, folder, execution, net=own)
-            told = replace(judged(model, problem, folder, same=same or few), folder=out)
+            told = replace(finalised(model, problem, folder, same=same or few), folder=out)
             if ranks.rank() == 0 and page.is_older(out):
                 given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
                 page.finish(told, problem, data, given)

@@ -93,7 +93,7 @@ def _same_images(records: Sequence[Record], notes: Sequence[Notes]) -> bool:
     Where labels are of the target itself, seeds hold out others.
     """
     wanted = {
-        (record.run.get("benchmark"), record.run.get("target"), record.classes, eval_outputs.images(record.path))
+        (record.run.get("benchmark"), record.run.get("target"), record.classes, eval_outputs.image_keys(record.path))
         for record in records
     }
     shapes = {record.said["target"].shape if record.said else () for record in records}

@@ -38,7 +38,7 @@ def answers(record: Record, notes: Notes) -> Answers | None:
         return None
     probabilities = record.said["target"].astype(np.float32)
     count = notes.target.count if notes.target else len(probabilities)
-    rows = eval_outputs.rows(count)
+    rows = eval_outputs.sampled_rows(count)
     if len(rows) != len(probabilities):  # the images are not those that the run has seen
         rows = np.full(len(probabilities), -1, np.int64)
     twin = None
@@ -159,7 +159,7 @@ def confusions(record: Record, notes: Notes) -> list[Confusion]:
     found = []
     if notes.confusion is not None:
         found.append(confusion("Labelled target images", notes.confusion, record.classes))
-    held = np.array(notes.held, np.int64)[eval_outputs.rows(len(notes.held))] if notes.held else np.zeros(0, np.int64)
+    held = np.array(notes.held, np.int64)[eval_outputs.sampled_rows(len(notes.held))] if notes.held else np.zeros(0, np.int64)
     if "source" in record.said and len(held) == len(record.said["source"]) and len(held):
         table = _table(held, record.said["source"].argmax(1), len(record.classes))
         found.append(confusion("Held-out source images", table, record.classes))

@@ -204,6 +204,3 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
 def _key(image: Pixels) -> str:
     step = max(1, len(image) // 16)  # some of the pixels are enough
     return hashlib.sha256(image[::step, ::step].tobytes()).hexdigest()[:12]
-
-
-Outputs, images, rows = OutputWriter, image_keys, sampled_rows
