@@ -1,230 +1,186 @@
-"""How far verdicts without labels are off, and what label-free rules choose, on runs whose target labels are known here.
+"""How far verdicts without labels are off, and what rules choose, on runs whose target labels are known here.
 
     python benchmarks/estimates.py runs/estimates --out results/estimates.md
 
-Reads NAME.npz for each run: `labels` [n] of its unlabelled target images (-1: of no class), `held` [m] of held-out source
-images, `steps` [e], what the network said, `target` [e, n, k] and `source` [e, m, k], and whether it `started` from learned
-weights; NAME-twin.npz is the same of training on the labelled images alone. Runs on the same images, of other seeds or
-recipes, are called NAME+OTHER. benchmarks/photographs.py makes such files, and benchmarks/small_runs.py small ones on a CPU.
-Labels of the target are used in this file alone.
+Reads NAME.npz for each run: `labels` [n] of its unlabelled target images (-1: of no class), `held` [m] of held-out
+source images, `steps` [e], probabilities `target` [e, n, k] and `source` [e, m, k], and whether it `started` from
+learned weights; NAME-twin.npz is the same of training on the labelled images alone. Runs on the same images, of other
+seeds or recipes, are called NAME+OTHER. benchmarks/photographs.py makes such files, benchmarks/small_runs.py small ones
+on a CPU. Labels of the target are used in this file alone.
 """
 
-import argparse
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+import record
 
 from adamatch.base.errors import InputError
-from adamatch.verdict import accuracy, choice, evidence, mismatch, shares
-from adamatch.verdict.evidence import Evidence
+from adamatch.images.store import Labels
+from adamatch.verdict import accuracy, calibrated, class_shares, eval_outputs, mismatch, model_selection
+from adamatch.verdict.eval_outputs import EvalOutputs
 
 TWIN, SAME = "-twin", "+"
 TOO_HIGH = 10.0  # points
+FROM_CONFIDENCE = {
+    "difference": calibrated.difference,
+    "threshold": calibrated.threshold,
+    "transport": calibrated.transport,
+}
+INTRODUCTION = f"""\
+# Verdicts without labels, and what they should have been
+
+{{count}} runs; accuracies on the unlabelled target images in percent, at the end of each run. Made by
+`python benchmarks/estimates.py`, which alone sees their labels.
+
+## Accuracy
+
+At best is {accuracy.AT_BEST}; at least the lowest of {", ".join(accuracy.AT_LEAST)}, and never above at best.
+Of networks trained from scratch, and where a target does not fit or a group of images may have got the wrong name,
+nothing is said at best. Runs whose target has images of no class are left out.
+"""
 
 Cell = float | str | None
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A run's evidence, and the labels that it must not see."""
+    """A run's outputs, and the labels that a verdict must not see."""
 
     name: str
-    known: Evidence
-    labels: NDArray[np.int64]
+    outputs: EvalOutputs
+    labels: Labels
 
+    @property
     def accuracies(self) -> list[float]:
         """Of every evaluation, in percent."""
-        return [100 * evidence.accuracy(each, self.labels) for each in self.known.target]
+        return [100 * eval_outputs.accuracy(each, self.labels) for each in self.outputs.target]
+
+    @property
+    def warnings(self) -> list[mismatch.Warned]:
+        """The source's shares are those of the held-out labels."""
+        classes = self.outputs.target.shape[2]
+        expected = class_shares.of_labels(self.outputs.source_labels, classes)
+        return mismatch.of_outputs(self.outputs, expected, [str(number) for number in range(classes)])
 
 
-def load(folder: Path) -> list[Saved]:
-    """All runs of a folder, each beside its twin if that is there."""
-    found = []
-    for path in sorted(folder.glob("*.npz")):
-        if path.stem.endswith(TWIN):
-            continue
-        known, labels = _read(path)
-        beside = path.with_name(f"{path.stem}{TWIN}.npz")
-        if beside.exists():
-            known = known.with_twin(_read(beside)[0])
-        found.append(Saved(path.stem, known, labels))
-    if not found:
-        raise InputError(f"{folder} has no NAME.npz: make some with benchmarks/small_runs.py {folder}")
-    return found
-
-
-def _read(path: Path) -> tuple[Evidence, NDArray[np.int64]]:
+def load(path: Path) -> Saved:
+    """A run, beside its twin if that is there."""
     with np.load(path, allow_pickle=False) as arrays:
-        target, source = (evidence.normalised(arrays[name]) for name in ("target", "source"))
-        held, started = arrays["held"].astype(np.int64), bool(arrays["started"])
-        known = Evidence(tuple(arrays["steps"].tolist()), target, source, held, started=started)
-        return known, arrays["labels"].astype(np.int64)
+        target, source = (eval_outputs.normalised(arrays[name]) for name in ("target", "source"))
+        steps, held, started = tuple(arrays["steps"].tolist()), arrays["held"].astype(np.int64), bool(arrays["started"])
+        labels = arrays["labels"].astype(np.int64)
+    outputs, beside = EvalOutputs(steps, target, source, held, pretrained=started), path.with_stem(path.stem + TWIN)
+    return Saved(path.stem, outputs.with_twin(load(beside).outputs) if beside.exists() else outputs, labels)
+
+
+def confident(outputs: EvalOutputs) -> dict[str, float | None]:
+    """Estimates from confidence, in percent."""
+    return {name: _percent(accuracy.from_confidence(rule, outputs)) for name, rule in FROM_CONFIDENCE.items()}
 
 
 def estimates_table(runs: list[Saved]) -> list[str]:
     """True accuracy and every estimate; below, how far each is off."""
-    names = [*accuracy.HIGH, *accuracy.LOW, "at least", "at best"]
-    truths, table = [], []
+    names = [*FROM_CONFIDENCE, *accuracy.AT_LEAST, "at least", "at best"]
+    lines, errors = _head(["run", "true", *names]), []
     for run in runs:
-        found = {name: _percent(value) for name, value in accuracy.estimates(run.known).items()}
-        fractions = {name: None if value is None else value / 100 for name, value in found.items()}
-        kinds = {each.kind for each in warned(run)}
-        fits, guessed = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
-        low, high = accuracy.range_of(fractions, fits and accuracy.is_believed(run.known))
-        truths.append(run.accuracies()[-1])
-        table.append([*found.values(), _percent(low) if guessed else None, _percent(high)])
-    lines = [_row(["run", "true", *names]), _rule(len(names) + 2)]
-    lines += [_row([run.name, truth, *cells]) for run, truth, cells in zip(runs, truths, table, strict=True)]
-    known = [
-        [value - truth for cells, truth in zip(table, truths, strict=True) if (value := cells[column]) is not None]
-        for column in range(len(names))
-    ]
-    lines.append(_row(["**mean absolute error**", "", *(_mean([abs(value) for value in each]) for each in known)]))
-    lines.append(_row(["**mean error**", "", *(_mean(each) for each in known)]))
-    lines.append(_row(["**more than 10 too high**", "", *(_part(each, TOO_HIGH) for each in known)]))
-    return lines
+        found, kinds = accuracy.estimates(run.outputs), {each.kind for each in run.warnings}
+        trusted = kinds.isdisjoint(mismatch.UNFIT) and accuracy.is_trusted(run.outputs)
+        low, high = accuracy.range_of(found, trusted)
+        low = low if kinds.isdisjoint(mismatch.UNKNOWN) else None
+        low_estimates = [_percent(found[name]) for name in accuracy.AT_LEAST]
+        cells, truth = (
+            [*confident(run.outputs).values(), *low_estimates, _percent(low), _percent(high)],
+            run.accuracies[-1],
+        )
+        lines.append(_row([run.name, truth, *cells]))
+        errors.append([np.nan if value is None else value - truth for value in cells])
+    columns = [column[~np.isnan(column)] for column in np.array(errors, float).T]
+    lines.append(_row(["**mean absolute error**", "", *(_mean(np.abs(each)) for each in columns)]))
+    lines.append(_row(["**mean error**", "", *map(_mean, columns)]))
+    above = [f"{(each > TOO_HIGH).sum()} of {len(each)}" for each in columns]
+    return [*lines, _row(["**more than 10 too high**", "", *above])]
 
 
 def gains_table(runs: list[Saved]) -> list[str]:
-    """True gain over the twin, and by every estimate that is of the first kind; how often the sign is right."""
-    paired = [run for run in runs if run.known.twin is not None]
-    lines = [_row(["run", "twin", "run", "true gain", *accuracy.HIGH]), _rule(len(accuracy.HIGH) + 4)]
-    errors: dict[str, list[float]] = {name: [] for name in accuracy.HIGH}
-    signs: dict[str, list[bool]] = {name: [] for name in accuracy.HIGH}
-    for run in paired:
-        assert run.known.twin is not None
-        of_twin = 100 * evidence.accuracy(run.known.twin.last, run.labels)
-        ours = run.accuracies()[-1]
-        cells: list[Cell] = []
-        for name, estimate in accuracy.HIGH.items():
-            both = estimate(run.known), estimate(run.known.twin)
-            gain = None if both[0] is None or both[1] is None else 100 * (both[0] - both[1])
-            cells.append(gain)
-            if gain is not None:
-                errors[name].append(abs(gain - (ours - of_twin)))
-                signs[name].append((gain > 0) == (ours > of_twin))
-        lines.append(_row([run.name, of_twin, ours, ours - of_twin, *cells]))
-    lines.append(_row(["**mean absolute error**", "", "", "", *(_mean(each) for each in errors.values())]))
-    lines.append(_row(["**sign right**", "", "", "", *(f"{sum(each)} of {len(each)}" for each in signs.values())]))
-    return lines
-
-
-def choices_table(runs: list[Saved]) -> list[str]:
-    """Accuracy of what each rule chooses, of the last evaluation and of the best, which only labels tell."""
-    lines = [_row(["run", "best (ORACLE)", *choice.RULES]), _rule(len(choice.RULES) + 2)]
-    below_best: list[list[float]] = []
+    """True gain over the twin, and by every estimate from confidence; how often the sign is right."""
+    lines, errors, signs = _head(["run", "twin", "run", "true gain", *FROM_CONFIDENCE]), [], []
     for run in runs:
-        truth = run.accuracies()
-        cells = [truth[choice.choose(run.known, rule)] for rule in choice.RULES]
-        below_best.append([max(truth) - value for value in cells])
-        lines.append(_row([run.name, max(truth), *cells]))
-    columns = np.array(below_best).T
-    lines.append(_row(["**mean below the best**", "", *(float(each.mean()) for each in columns)]))
-    lines.append(_row(["**most below the best**", "", *(float(each.max()) for each in columns)]))
-    lines.append(_row(["**most below the last**", "", *(float((each - columns[0]).max()) for each in columns)]))
-    return lines
+        if run.outputs.twin is None:
+            continue
+        twin, ours = 100 * eval_outputs.accuracy(run.outputs.twin.last, run.labels), run.accuracies[-1]
+        both = zip(confident(run.outputs).values(), confident(run.outputs.twin).values(), strict=True)
+        gains = [np.nan if a is None or b is None else a - b for a, b in both]
+        lines.append(_row([run.name, twin, ours, ours - twin, *gains]))
+        errors.append(np.abs(np.array(gains) - (ours - twin)))
+        signs.append((np.array(gains) > 0) == (ours > twin))
+    if not errors:
+        return lines
+    lines.append(_row(["**mean absolute error**", "", "", "", *np.nanmean(errors, axis=0).tolist()]))
+    right = [f"{hits} of {len(signs)}" for hits in np.sum(signs, axis=0)]
+    return [*lines, _row(["**sign right**", "", "", "", *right])]
 
 
 def among_table(runs: list[Saved]) -> list[str]:
     """Accuracy of what each rule chooses among three runs on the same images, on average over all threes."""
-    rules = [rule for rule in choice.RULES if rule not in ("last", "late ensemble")]
-    lines = [_row(["three runs of", "one of them", *rules, "the best (ORACLE)"]), _rule(len(rules) + 3)]
-    table: list[list[float]] = []
+    lines, table = _head(["three runs of", "one of them", *model_selection.RULES, "the best (ORACLE)"]), []
     for name, group in itertools.groupby(runs, lambda run: run.name.split(SAME)[0]):
-        threes = list(itertools.combinations(group, 3))
-        if not threes:
-            continue
-        truth = [[run.accuracies()[-1] for run in three] for three in threes]
-        known = [[run.known.only_last() for run in three] for three in threes]
-        chosen = [
-            float(
-                np.mean(
-                    [three[int(choice.among(said, rule).argmax())] for three, said in zip(truth, known, strict=True)]
-                )
-            )
-            for rule in rules
-        ]
-        table.append([float(np.mean(truth)), *chosen, float(np.mean(np.max(truth, axis=1)))])
-        lines.append(_row([f"{name} ({len(threes)})", *table[-1]]))
-    return [*lines, _row(["**mean**", *np.mean(table, axis=0).tolist()])] if table else []
+        found = []
+        for three in itertools.combinations(group, 3):
+            truth, outputs = [run.accuracies[-1] for run in three], [run.outputs for run in three]
+            chosen = [truth[model_selection.scores(outputs, rule).argmax()] for rule in model_selection.RULES]
+            found.append([float(np.mean(truth)), *chosen, max(truth)])
+        if found:
+            table.append(np.mean(found, axis=0).tolist())
+            lines.append(_row([f"{name} ({len(found)})", *table[-1]]))
+    return [*lines, _row(["**mean**", *np.mean(table, axis=0).tolist()])] if table else lines
 
 
 def warnings_table(runs: list[Saved]) -> list[str]:
     """Which signs of mismatch are seen in the outputs."""
-    lines = [_row(["run", "classes in the target", "warnings"]), _rule(3)]
+    lines = _head(["run", "classes in the target", "warnings"])
     for run in runs:
-        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {run.known.last.shape[1]}"
-        lines.append(_row([run.name, present, "; ".join(each.line for each in warned(run)) or "none"]))
+        present = f"{len(np.unique(run.labels[run.labels >= 0]))} of {run.outputs.last.shape[1]}"
+        lines.append(_row([run.name, present, "; ".join(each.line for each in run.warnings) or "none"]))
     return lines
-
-
-def warned(run: Saved) -> list[mismatch.Warned]:
-    """The source's shares are those of the held-out labels."""
-    classes = run.known.target.shape[2]
-    expected = shares.of_labels(run.known.held, classes)
-    return mismatch.of_outputs(run.known, expected, [str(number) for number in range(classes)])
 
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
 
 
-def _mean(values: list[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _part(values: list[float], limit: float) -> str:
-    return f"{sum(value > limit for value in values)} of {len(values)}"
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def _row(cells: list[Cell]) -> str:
-    texts = ["-" if each is None else f"{each:.1f}" if isinstance(each, float) else str(each) for each in cells]
-    return f"| {' | '.join(texts)} |"
+    texts = [f"{each:.1f}" if isinstance(each, float) else "-" if each is None else each for each in cells]
+    return f"| {' | '.join(texts).replace('nan', '-')} |"
 
 
-def _rule(columns: int) -> str:
-    return "| --- " + "| ---: " * (columns - 1) + "|"
+def _head(names: list[Cell]) -> list[str]:
+    return [_row(names), "| --- " + "| ---: " * (len(names) - 1) + "|"]
 
 
 def report(folder: Path) -> str:
-    everything = load(folder)
+    everything = [load(path) for path in sorted(folder.glob("*.npz")) if not path.stem.endswith(TWIN)]
+    if not everything:
+        raise InputError(f"{folder} has no NAME.npz: make some with benchmarks/small_runs.py {folder}")
     runs = [run for run in everything if (run.labels >= 0).all()]
-    among = among_table(runs)
-    parts = [
-        "# Verdicts without labels, and what they should have been",
-        f"{len(runs)} runs; accuracies on the unlabelled target images in percent, at the end of each run. Made by "
-        "`python benchmarks/estimates.py`, which alone sees their labels.",
-        "## Accuracy",
-        f"At best is the lowest of {', '.join(accuracy.AT_BEST)}; at least the lowest of {', '.join(accuracy.AT_LEAST)}, and "
-        "never above at best. Of networks that began from nothing, and where a target does not fit or a group of images "
-        "may have got the wrong name, nothing is said at best: what it would be stands under its name. "
-        "Runs whose target has images of no class are left out.",
-        *estimates_table(runs),
-        "## Gain over training on the labelled images alone",
-        f"What is printed is by {accuracy.GAIN}; of networks that began from nothing by {accuracy.GAIN_FROM_NOTHING}.",
-        *gains_table(runs),
-        "## Which evaluation to keep",
-        f"What is told is by {choice.RULE}. Nothing is chosen from the first {choice.WARM:.0%} of a run.",
-        *choices_table(runs),
-        *(["## Which of several runs to keep", f"`adamatch choose` goes by {choice.AMONG}.", *among] if among else []),
-        "## Warnings",
-        *warnings_table(everything),
-    ]
-    text = ""
-    for before, part in zip(["", *parts], parts, strict=False):
-        text += ("\n" if before.startswith("|") and part.startswith("|") else "\n\n" if before else "") + part
-    return text + "\n"
+    parts = {
+        "Gain over training on the labelled images alone": gains_table(runs),
+        "Which of several runs to keep": among_table(runs),
+        "Warnings": warnings_table(everything),
+    }
+    text = INTRODUCTION.format(count=len(runs)) + "\n" + "\n".join(estimates_table(runs)) + "\n"
+    return text + "".join(f"\n## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in parts.items())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = record.options(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/estimates.md"))
     given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(report(given.folder))
     print(given.out)
 

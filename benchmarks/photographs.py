@@ -120,7 +120,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
     how |= {"network": "efficientnet-lite0", "images": asked.images, "quiet": True}
     model = adamatch.fit(**task, **how, out=folder, twin=False)  # source only is a run of its own
     result, found = RunFolder(folder).result() or {}, eval_outputs.load(folder)
-    rows = rows[eval_outputs.rows(len(rows))]
+    rows = rows[eval_outputs.sampled_rows(len(rows))]
     labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
     curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
@@ -172,7 +172,7 @@ def held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | Non
     """Of the held-out source images that a run was evaluated on."""
     problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
     held = np.asarray(problem.tests["source"].labels)
-    return held[eval_outputs.rows(len(held))]
+    return held[eval_outputs.sampled_rows(len(held))]
 
 
 def name_of(key: Key, labels: int) -> str:

@@ -5,26 +5,27 @@ Takes the embedded benchmark, of whose target a part of each class is left out; 
     python benchmarks/uneven.py --out results/uneven_estimated.json [--processes 2]
     python benchmarks/uneven.py --even --out results/even_estimated.json    (for comparison)
 
-What is there counts as done.
+Runs that are in the file already are not done again.
 """
 
-import argparse
 import json
 import multiprocessing
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 
 from adamatch import experiment
 from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.images.store import Store
-from adamatch.images.tasks import Problem, pose
+from adamatch.images.tasks import pose
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -43,47 +44,43 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def thinned(store: Store) -> Store:
     """The most frequent class as it is, of the others a part."""
-    assert store.labels is not None
     rows = []
     for number, frequency in enumerate(FREQUENCIES):
         of_class = np.random.default_rng(number).permutation(np.flatnonzero(store.labels == number))
         rows.append(of_class[: round(len(of_class) * frequency / max(FREQUENCIES))])
     chosen = np.sort(np.concatenate(rows))
-    return replace(store, images=store.images[chosen], labels=store.labels[chosen])
+    return replace(store, images=store.images[chosen], labels=np.asarray(store.labels)[chosen])
 
 
-def problem(even: bool) -> Problem:
-    source, target, test = (
-        benchmarks.load("handwriting", domain, split)
-        for domain, split in (("rendered", "train"), ("handwritten", "train"), ("handwritten", "test"))
-    )
-    if not even:
-        target, test = thinned(target), thinned(test)
-    return pose("uda", [source], target, {"target": test})
+def distance(shares: Sequence[float], store: Store) -> float:
+    """Total variation between class shares and those of a store's labels."""
+    true = np.bincount(np.asarray(store.labels), minlength=len(shares)) / len(store)
+    return float(np.abs(np.asarray(shares) - true).sum() / 2)
 
 
 def train(variant: str, seed: int, even: bool) -> dict[str, Any]:
-    """One run on one thread. "distance" is the total variation between the target's classes as found and as they are."""
+    """One run on one thread. "distance" is that of the target's class shares as found to those of its labels."""
     torch.set_num_threads(1)
+    parts = (("rendered", "train"), ("handwritten", "train"), ("handwritten", "test"))
+    source, target, test = (benchmarks.load("handwriting", *part) for part in parts)
+    if not even:
+        target, test = thinned(target), thinned(test)
     run = Run(source="rendered", target="handwritten", seed=seed)
     run = replace(run, recipe=replace(run.recipe, **VARIANTS[variant]))
     with tempfile.TemporaryDirectory() as folder:
         held = RunFolder(Path(folder) / "run")
-        experiment.solve(run, problem(even), held, Execution(speed.choose("cpu"), quiet=True))
+        problem = pose("uda", [source], target, {"target": test})
+        experiment.solve(run, problem, held, Execution(speed.choose("cpu"), quiet=True))
         result = held.result()
     assert result is not None
-    whole = benchmarks.load("handwriting", "handwritten", "train")
-    target = whole if even else thinned(whole)
-    true = np.bincount(np.asarray(target.labels)) / len(target)
-    facts = {name: result[name] for name in ("machine", "versions", "date")}
     found = {"accuracy": result["accuracy"], "divergence": result["evaluations"][-1]["divergence"]}
-    distance = float(np.abs(np.asarray(result["target_shares"]) - true).sum() / 2)
-    return {"variant": variant, "seed": seed, **found, "distance": distance, **facts}
+    found["distance"] = distance(result["target_shares"], target)
+    facts = {name: result[name] for name in ("machine", "versions", "date")}
+    return {"variant": variant, "seed": seed, **found, **facts}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser = record.options(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--even", action="store_true", help="leave the target's classes as they are")
@@ -95,10 +92,9 @@ def main() -> None:
         for future in as_completed([pool.submit(train, *each, given.even) for each in every if each not in done]):
             rows.append(future.result())
             rows.sort(key=lambda row: every.index((row["variant"], row["seed"])))
-            given.out.write_text(json.dumps(rows, indent=1) + "\n")
-    for name in VARIANTS:
-        mine = [row for row in rows if row["variant"] == name]
-        print(f"{name:28}", *(f"{row['accuracy']:.1f} ({row['distance']:.3f})" for row in mine))
+            record.write(given.out, rows)
+    for row in rows:
+        print(f"{row['variant']:28} {row['seed']} {row['accuracy']:.1f} ({row['distance']:.3f})")
 
 
 if __name__ == "__main__":

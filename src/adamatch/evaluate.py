@@ -16,9 +16,9 @@ from adamatch.images.store import Labels, Pixels, Store
 from adamatch.train.speed import Machine
 
 BATCH = 1024  # images at a time, at most
-# Of all of them together. With more, a CPU spends half of its time on memory; with fewer, a GPU waits for the next kernel.
+# Pixels at a time: with more, a CPU spends half of its time on memory; with fewer, a GPU waits for the next kernel.
 PIXELS, PIXELS_ON_GPU = 2**18, 2**25
-RESIDENT = 2**31  # bytes of test images that are kept on the device between evaluations
+RESIDENT = 2**31  # bytes of test images that stay on the device between evaluations
 
 
 @torch.inference_mode()
@@ -43,10 +43,7 @@ def predict_together(net: nn.Module, images: Pixels | Tensor, machine: Machine) 
 
 
 class Evaluation:
-    """Calls as `evaluation(net) -> {test set: accuracy in percent}`; test images stay on the device from call to call.
-
-    Every rank looks at its share of the images, and counts are added up.
-    """
+    """`evaluation(net)` gives {test set: accuracy in percent}; every rank predicts its share of the images."""
 
     def __init__(self, tests: Mapping[str, Store], machine: Machine) -> None:
         self.machine, self.lengths = machine, {name: len(store) for name, store in tests.items()}

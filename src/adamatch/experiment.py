@@ -38,7 +38,7 @@ from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
-from adamatch.verdict.eval_outputs import Outputs
+from adamatch.verdict.eval_outputs import OutputWriter
 
 RUNS = Path("runs")
 
@@ -188,7 +188,9 @@ def _evaluation(
 ) -> loop.Evaluate:
     """Measures accuracy where there are labels, and notes what the network says of the images `given`, which have none."""
     accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
-    outputs = Outputs(classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine)
+    outputs = OutputWriter(
+        classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine
+    )
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
         if step == last or not execution.brief:

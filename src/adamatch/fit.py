@@ -20,7 +20,7 @@ from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import OWN, Run
 from adamatch.experiment import solve
-from adamatch.finalise import judged
+from adamatch.finalise import finalised
 from adamatch.images.folders import is_store, median_side
 from adamatch.images.items import sides
 from adamatch.images.store import Store
@@ -142,7 +142,7 @@ def fit(
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
             if beside:
                 twins.train(beside, problem, folder, execution, net=own)
-            told = replace(judged(model, problem, folder, same=same or few), folder=out)
+            told = replace(finalised(model, problem, folder, same=same or few), folder=out)
             if ranks.rank() == 0 and page.is_older(out):
                 page.finish(told, problem, data, given)
                 if own is not None:

@@ -109,8 +109,8 @@ def _kept(folder: Path) -> Path:
 
 def _table(path: Path) -> Any:
     results = figures.read(path.parent)
-    rates = cost.Rates(cost.measurements(path.parent))
-    return [render.render(tables.tables(results, True), form) for form in render.FORMATS], rates.estimate(RUN)
+    measured = cost.measurements(path.parent)
+    return [render.render(tables.tables(results, True), form) for form in render.FORMATS], cost.estimate(RUN, measured)
 
 
 def _steps(folder: Path) -> Path:
@@ -120,7 +120,7 @@ def _steps(folder: Path) -> Path:
 
 
 def _estimate(path: Path) -> Any:
-    return cost.Rates(cost.measurements(path.parent)).estimate(RUN)
+    return cost.estimate(RUN, cost.measurements(path.parent))
 
 
 @cache

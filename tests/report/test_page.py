@@ -388,7 +388,7 @@ def test_features_of_ones_own(given: Any, sound: bool) -> None:
 def test_which_image_is_which_among_very_many(tmp_path: Path) -> None:
     """Of more than 4,000 images some are looked at: each picture is of the file that the answer is about."""
     count = 9000
-    rows = eval_outputs.rows(count)
+    rows = eval_outputs.sampled_rows(count)
     said = np.full((len(rows), 2), 0.5)
     said[1234] = 0.01, 0.99
     path = made(tmp_path / "run", [said], ("plain", "special"), accuracy=None)

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch.base.files import sealed
 from adamatch.config.run import Run
 from adamatch.verdict import eval_outputs
-from adamatch.verdict.evidence import Evidence
+from adamatch.verdict.eval_outputs import EvalOutputs
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -33,30 +34,30 @@ def said(true: Labels, classes: int, right: float, seed: int = 0, sure: float = 
     return found
 
 
-def evidence(rights: list[float], true: Labels, held: Labels, classes: int = 4, on_source: float = 0.95) -> Evidence:
+def outputs(rights: list[float], true: Labels, held: Labels, classes: int = 4, on_source: float = 0.95) -> EvalOutputs:
     """A run whose evaluations are right on such parts of the target."""
     target = np.stack([said(true, classes, right, seed=10 + number) for number, right in enumerate(rights)])
     source = np.stack([said(held, classes, on_source, seed=50 + number) for number, _ in enumerate(rights)])
-    return Evidence(tuple(100 * (number + 1) for number, _ in enumerate(rights)), target, source, held)
+    return EvalOutputs(tuple(100 * (number + 1) for number, _ in enumerate(rights)), target, source, held)
 
 
-def beside(run: Evidence, twin: Evidence) -> Evidence:
+def beside(run: EvalOutputs, twin: EvalOutputs) -> EvalOutputs:
     return replace(run, twin=twin)
 
 
-def before(run: Evidence, right: float) -> Evidence:
-    """The same run with an evaluation before its first."""
-    true = np.zeros(run.target.shape[1], np.int64)
-    target = np.concatenate([said(true, run.target.shape[2], right, seed=5)[None], run.target])
-    return replace(run, steps=(0, *run.steps), target=target, source=np.concatenate([run.source[:1, ::-1], run.source]))
+def twins(run: EvalOutputs, target: Floats) -> EvalOutputs:
+    """The same run, whose twin predicts something else."""
+    assert run.twin is not None
+    return replace(run, twin=replace(run.twin, target=target[None]))
 
 
-def kept(folder: Path, run: Evidence, weights: str) -> None:
-    """A run's folder as far as evidence is read from it; `weights` is what it began from."""
+def kept(folder: Path, run: EvalOutputs, weights: str = "", classes: tuple[str, ...] = ()) -> None:
+    """A run's folder as far as outputs are read from it; `weights` is what it began from. Image i has the key "i"."""
     (folder / eval_outputs.FOLDER).mkdir(parents=True)
     (folder / "run.json").write_text(Run(source="rendered", target="handwritten", weights=weights).to_json())
     (folder / "result.json").write_text("{}")  # it is finished
-    (folder / eval_outputs.FOLDER / eval_outputs.CLASSES).write_text(json.dumps({"source": run.held.tolist()}))
+    facts = {"classes": classes, "images": list(map(str, range(len(run.last)))), "source": run.source_labels.tolist()}
+    (folder / eval_outputs.FOLDER / eval_outputs.CLASSES).write_text(json.dumps(sealed(facts)))
     for step, *said in zip(run.steps, run.target, run.source, strict=True):
         target, source = (each.astype(np.float16) for each in said)
         np.savez(folder / eval_outputs.FOLDER / f"step-{step:09d}.npz", target=target, source=source)

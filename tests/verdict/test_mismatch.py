@@ -7,25 +7,25 @@ import pytest
 from verdict import made
 
 from adamatch.datasets.rendered import handwritten, rendered
-from adamatch.verdict import mismatch, shares
-from adamatch.verdict.evidence import Evidence
+from adamatch.verdict import class_shares, mismatch
+from adamatch.verdict.eval_outputs import EvalOutputs
 
 CLASSES = tuple("abcdefg")
 EVEN = [1.0] * 7
 HELD = made.labels(EVEN, 350)
-EXPECTED = shares.of_labels(HELD, 7)
+EXPECTED = class_shares.of_labels(HELD, 7)
 
 
-def run(true: made.Labels, right: float, twin: float, seed: int = 0, sure: float = 6.0) -> Evidence:
+def run(true: made.Labels, right: float, twin: float, seed: int = 0, sure: float = 6.0) -> EvalOutputs:
     """A network right on such a part, and a twin that errs on its own, as networks do that begin from nothing."""
     source = made.said(HELD, 7, 0.95, seed=1)[None]
     ours, its = (made.said(true, 7, each, seed=seed + n, sure=sure)[None] for n, each in ((20, right), (30, twin)))
-    alone = Evidence((10,), its, source, HELD)
-    return Evidence((10,), ours, source, HELD, alone, started=False)
+    alone = EvalOutputs((10,), its, source, HELD)
+    return EvalOutputs((10,), ours, source, HELD, alone, pretrained=False)
 
 
-def kinds(evidence: Evidence) -> list[str]:
-    return [each.kind for each in mismatch.of_outputs(evidence, EXPECTED, CLASSES)]
+def kinds(outputs: EvalOutputs) -> list[str]:
+    return [each.kind for each in mismatch.of_outputs(outputs, EXPECTED, CLASSES)]
 
 
 @pytest.mark.parametrize(
@@ -45,63 +45,52 @@ def test_no_warning_where_all_is_well(true: list[float], right: float, twin: flo
 
 def test_classes_that_the_target_lacks() -> None:
     true = made.labels([1, 1, 1, 0, 1, 0, 1], 700)
-    evidence = run(true, 0.97, 0.95)
-    (found,) = mismatch.of_outputs(evidence, EXPECTED, CLASSES)
+    outputs = run(true, 0.97, 0.95)
+    (found,) = mismatch.of_outputs(outputs, EXPECTED, CLASSES)
     assert found.kind == "missing"
     assert "no images of d, f:" in found.line
     # the same where alignment has dealt out the target's images to all classes
     dealt = np.where(np.arange(700) % 3 == 0, made.labels(EVEN, 700, seed=4), true)
-    aligned = replace(evidence, target=made.said(dealt, 7, 1.0, seed=5)[None])
+    aligned = replace(outputs, target=made.said(dealt, 7, 1.0, seed=5)[None])
     (found,) = mismatch.of_outputs(aligned, EXPECTED, CLASSES)
     assert (found.kind, "no images of d, f:" in found.line) == ("missing", True)
     assert set(aligned.last[found.rows].argmax(1)) <= {3, 5}
-    assert (
-        kinds(replace(run(true, 0.85, 0.8), twin=None)) == []
-    )  # what the network alone names now and then may be there
-    never = made.labels([1, 1, 1, 0, 1, 0, 1], 700)
-    assert kinds(replace(evidence, twin=None, target=made.said(never, 7, 1.0)[None])) == ["missing"]
+    assert kinds(replace(run(true, 0.85, 0.8), twin=None)) == []  # what the network names now and then may be there
+    assert kinds(replace(outputs, twin=None, target=made.said(true, 7, 1.0)[None])) == ["missing"]
+    (found,) = mismatch.of_outputs(run(made.labels([1, 1, 0, 0, 0, 0, 0], 700), 0.98, 0.97), EXPECTED, CLASSES)
+    assert "no images of c, d, e, f, g:" in found.line
 
 
 def test_a_twin_that_knows_little_does_not_say_what_is_missing() -> None:
     """It never names d, and is wrong of most of the others as well, as sure of all."""
     true = made.labels(EVEN, 700)
-    evidence = run(true, 0.9, 0.35)
-    assert evidence.twin is not None
+    outputs = run(true, 0.9, 0.35)
     its = made.said(np.where(true == 3, 4, np.where(np.arange(700) % 2, true, (true + 1) % 3)), 7, 1.0, seed=8)
-    assert "missing" not in kinds(replace(evidence, twin=replace(evidence.twin, target=its[None])))
+    assert "missing" not in kinds(made.twins(outputs, its))
 
 
 def test_a_class_of_which_the_twin_is_unsure_is_not_missing() -> None:
     """The network names d as often as it is there; the twin takes it for others, less sure than it is of those."""
     true = made.labels(EVEN, 700)
-    evidence = run(true, 0.95, 0.9)
-    assert evidence.twin is not None
+    outputs = run(true, 0.95, 0.9)
     for sure, found in ((6.0, ["missing"]), (3.0, [])):
-        its = evidence.twin.target[0].copy()
+        its = made.said(true, 7, 0.9, seed=30)
         wrong = made.said(np.where(true == 3, (np.arange(700) % 3), true), 7, 1.0, seed=8, sure=sure)
         its[true == 3] = wrong[true == 3]
         its[:, 3] = 0
-        assert kinds(replace(evidence, twin=replace(evidence.twin, target=its[None]))) == found
-
-
-def test_five_of_seven_missing_are_named() -> None:
-    (found,) = mismatch.of_outputs(run(made.labels([1, 1, 0, 0, 0, 0, 0], 700), 0.98, 0.97), EXPECTED, CLASSES)
-    assert "no images of c, d, e, f, g:" in found.line
+        assert kinds(made.twins(outputs, its)) == found
 
 
 def test_half_of_the_classes_are_missing_where_both_networks_waver() -> None:
     """Only a and b are there. The twin gives 30% of the images to the others, alignment 40%, less surely."""
     true, others = made.labels([1, 1, 0, 0, 0, 0, 0], 700), made.labels([0, 0, 1, 1, 1, 1, 1], 700, seed=4)
-    evidence, turn = run(true, 0.9, 0.9), np.arange(700)
-    assert evidence.twin is not None
+    outputs, turn = run(true, 0.9, 0.9), np.arange(700)
     dealt = turn % 10 < 4
     its, names = np.where(turn % 10 < 3, others, true), np.where(dealt, others, true)
-    alone = replace(evidence.twin, target=made.said(its, 7, 1.0, seed=8, sure=5.0)[None])
+    outputs = made.twins(outputs, made.said(its, 7, 1.0, seed=8, sure=5.0))
     for sure, found in ((3.0, ["missing"]), (6.0, [])):
-        said = np.where(
-            dealt[:, None], made.said(names, 7, 1.0, seed=9, sure=sure), made.said(names, 7, 1.0, seed=9, sure=6.0)
-        )
-        assert kinds(replace(evidence, target=said[None], twin=alone)) == found
+        unsure, usual = (made.said(names, 7, 1.0, seed=9, sure=each) for each in (sure, 6.0))
+        assert kinds(replace(outputs, target=np.where(dealt[:, None], unsure, usual)[None])) == found
 
 
 def test_all_of_one_class() -> None:
@@ -110,38 +99,34 @@ def test_all_of_one_class() -> None:
     assert (found.kind, "'c'" in found.line) == ("one class", True)
     dealt = replace(run(true, 0.95, 0.95), target=made.said(made.labels(EVEN, 400), 7, 1.0)[None])
     assert kinds(dealt) == ["one class"]  # alignment hides it, the twin does not
-    assert (
-        mismatch.of_outputs(run(true, 0.95, 0.9), np.array([0, 0, 0.97, 0.03, 0, 0, 0]), CLASSES) == []
-    )  # as in the source
+    as_source = np.array([0, 0, 0.97, 0.03, 0, 0, 0])
+    assert mismatch.of_outputs(run(true, 0.95, 0.9), as_source, CLASSES) == []
 
 
 def test_what_was_sure_is_overturned() -> None:
-    """The twin is sure of all images, and adaptation gives a part of them to the next class: most, or some, unsurely."""
+    """The twin is sure of all images; adaptation gives a part of them to the next class: most, or some, unsurely."""
     true = made.labels(EVEN, 700)
-    evidence = run(true, 1.0, 1.0)
+    outputs = run(true, 1.0, 1.0)
     for tenths, sure, found in ((6, 6.0, ["overturned"]), (4, 6.0, []), (3, 3.0, ["overturned"]), (1, 3.0, [])):
         names = np.where(np.arange(700) % 10 < tenths, (true + 1) % 7, true)
-        renamed = replace(evidence, target=made.said(names, 7, 1.0, sure=sure)[None], started=True)
+        renamed = replace(outputs, target=made.said(names, 7, 1.0, sure=sure)[None], pretrained=True)
         assert [each.kind for each in mismatch.overturned(renamed, CLASSES)] == found
-        assert mismatch.overturned(replace(renamed, started=False), CLASSES) == []
+        assert mismatch.overturned(replace(renamed, pretrained=False), CLASSES) == []
     few = made.labels(EVEN, mismatch.ENOUGH - 1)
-    turned = made.said((few + 1) % 7, 7, 1.0)
-    small = replace(
-        run(few, 1.0, 1.0), target=np.where(np.arange(len(few))[:, None] % 2, turned, run(few, 1.0, 1.0).last)[None]
-    )
-    assert mismatch.overturned(replace(small, started=True), CLASSES) == []
+    turned, small = made.said((few + 1) % 7, 7, 1.0), run(few, 1.0, 1.0)
+    mixed = np.where(np.arange(len(few))[:, None] % 2, turned, small.last)
+    assert mismatch.overturned(replace(small, target=mixed[None], pretrained=True), CLASSES) == []
 
 
 def test_images_of_another_kind() -> None:
     """Both say something, and not the same; with a twin that takes most for one class, unsure of it, as well."""
     nothing = made.labels(EVEN, 700, seed=3)
-    evidence = run(nothing, 1 / 7, 1 / 7)
-    (found,) = mismatch.of_outputs(evidence, EXPECTED, CLASSES)
+    outputs = run(nothing, 1 / 7, 1 / 7)
+    (found,) = mismatch.of_outputs(outputs, EXPECTED, CLASSES)
     assert found.kind == "other kind"
     assert len(found.rows) == mismatch.SHOWN
-    assert evidence.twin is not None
-    one = made.said(made.labels([1, 1, 30, 1, 1, 1, 1], 700), 7, 1.0, sure=1.5)[None]
-    assert kinds(replace(evidence, twin=replace(evidence.twin, target=one))) == ["other kind"]
+    one = made.said(made.labels([1, 1, 30, 1, 1, 1, 1], 700), 7, 1.0, sure=1.5)
+    assert kinds(made.twins(outputs, one)) == ["other kind"]
 
 
 def test_a_target_too_small_to_tell() -> None:
@@ -171,9 +156,3 @@ def test_the_same_images_in_both() -> None:
     drawn, real = rendered(400, 32, seed=0).images, rendered(100, 32, seed=1).images
     (found,) = mismatch.of_images(np.concatenate([real, drawn[7:17]]), drawn)
     assert (found.kind, found.rows, found.pairs) == ("same images", list(range(100, 110)), list(range(7, 17)))
-
-
-def test_names_that_differ_in_spelling_alone() -> None:
-    assert mismatch.of_names(CLASSES) == []
-    (found,) = mismatch.of_names(("dog", "cat", "Dogs "))
-    assert found.line == "are these the same class? 'dog' and 'Dogs '"

@@ -16,20 +16,20 @@ from adamatch.model import Model
 from adamatch.predictions import Predictions
 from adamatch.train.speed import Machine
 from adamatch.verdict import accuracy, eval_outputs, mismatch, summary
-from adamatch.verdict.evidence import Evidence
+from adamatch.verdict.eval_outputs import EvalOutputs
 from adamatch.verdict.verdict import Images, verdict
 
 CLASSES = ("a", "b", "<script>alert(1)</script>", "d")
 HELD, TRUE = made.labels([1, 1, 1, 1], 200), made.labels([1, 1, 1, 1], 300, seed=1)
 PIXELS = np.random.default_rng(0).integers(0, 256, (300, 8, 8, 3), dtype=np.uint8)
 LABELLED = np.random.default_rng(1).integers(0, 256, (200, 8, 8, 3), dtype=np.uint8)
-RUN = made.evidence([0.5, 0.6, 0.8], TRUE, HELD)
+RUN = made.outputs([0.5, 0.6, 0.8], TRUE, HELD)
 TWIN = made.said(TRUE, 4, 0.6, seed=12)[None]  # the last evaluation's seed: the run is right wherever its twin is
-BOTH = made.beside(RUN, Evidence((7,), TWIN, RUN.source[:1], HELD))
+BOTH = made.beside(RUN, EvalOutputs((7,), TWIN, RUN.source[:1], HELD))
 
 
-def found(evidence: Evidence = BOTH, images: Images | None = None) -> dict[str, Any]:
-    return verdict(evidence, images or Images((PIXELS[:100], PIXELS[100:]), (LABELLED,), HELD), CLASSES)
+def found(outputs: EvalOutputs = BOTH, images: Images | None = None) -> dict[str, Any]:
+    return verdict(outputs, images or Images((PIXELS[:100], PIXELS[100:]), (LABELLED,), HELD), CLASSES)
 
 
 def test_it_is_json_and_says_what_the_parts_say() -> None:
@@ -53,13 +53,13 @@ def test_it_is_json_and_says_what_the_parts_say() -> None:
 def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where not all are looked at."""
     monkeypatch.setattr(eval_outputs, "MOST", 150)
-    rows = eval_outputs.rows(300)
+    rows = eval_outputs.sampled_rows(300)
     pixels = PIXELS.copy()
     pixels[rows[[3, 40, 90]]] = 17
-    few = Evidence((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
+    few = EvalOutputs((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
     (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
     assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
-    beside = made.beside(few, Evidence((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
+    beside = made.beside(few, EvalOutputs((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
     assert beside.twin is not None
     twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
     assert sorted(found(beside, Images((pixels,), (LABELLED,), HELD))["twin"]["rows"]) == rows[twins].tolist()
@@ -86,28 +86,24 @@ def test_labels_are_those_of_the_held_out_images_that_are_looked_at(
     machine = Machine(torch.device("cpu"), "fp32", compile=False, graph=False)
     held_out = Store(LABELLED[:, :2, :2], np.arange(200) % 4, CLASSES)
     target = Unlabelled((PIXELS[:, :2, :2],))
-    seen = eval_outputs.Outputs(CLASSES, target, target, held_out, tmp_path, machine)
+    seen = eval_outputs.OutputWriter(CLASSES, target, target, held_out, tmp_path, machine)
     seen(TinyNet(4, norm=False), 1)
-    rows = eval_outputs.rows(200)
+    rows = eval_outputs.sampled_rows(200)
     assert len(rows) == 50
     assert np.array_equal(seen.images["source"].numpy(), LABELLED[rows, :2, :2])
-    assert eval_outputs.held(tmp_path, eval_outputs.load(tmp_path)[1]).tolist() == (rows % 4).tolist()
+    (tmp_path / "run.json").write_text("{}")
+    read = eval_outputs.read(tmp_path)
+    assert read is not None
+    assert read.source_labels.tolist() == (rows % 4).tolist()
+    assert eval_outputs.classes(tmp_path) == CLASSES
 
 
 def test_what_is_not_known_is_null_and_told_as_such() -> None:
-    nothing = Evidence(RUN.steps, RUN.target, RUN.source[:, :0], HELD[:0])
+    nothing = EvalOutputs(RUN.steps, RUN.target, RUN.source[:, :0], HELD[:0])
     told = found(nothing)
     assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
     assert told["source_accuracy"] is None
     assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
-
-
-def test_only_what_the_range_is_made_of_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    noting = {name: lambda evidence, name=name: asked.append(name) for name in accuracy.ALL}
-    monkeypatch.setattr(accuracy, "ALL", noting)
-    found()
-    assert sorted(asked) == sorted(accuracy.RANGE)
 
 
 def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

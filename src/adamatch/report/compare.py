@@ -85,7 +85,7 @@ def _same_images(records: Sequence[Record]) -> bool:
 
     Where labels are of the target itself, seeds hold out others.
     """
-    wanted = {(target_of(each.run), each.classes, eval_outputs.images(each.path)) for each in records}
+    wanted = {(target_of(each.run), each.classes, eval_outputs.image_keys(each.path)) for each in records}
     shapes = {record.said["target"].shape if record.said else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes
 

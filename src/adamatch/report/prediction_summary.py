@@ -38,7 +38,7 @@ def answers(record: Record, notes: Notes) -> Answers | None:
     if not record.said:
         return None
     probabilities = record.said["target"].astype(np.float32)
-    rows = eval_outputs.rows(notes.target.count if notes.target else len(probabilities))
+    rows = eval_outputs.sampled_rows(notes.target.count if notes.target else len(probabilities))
     if len(rows) != len(probabilities):  # the images are not those that the run has seen
         rows = np.full(len(probabilities), -1, np.int64)
     twin = None

@@ -81,7 +81,7 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
         classes = tuple(map(str, range(said["target"].shape[1])))
         missing.append("Classes have numbers here: their names are not in the folder.")
     try:
-        held = eval_outputs.held(path, said)
+        held = eval_outputs.source_labels(path) if "source" in said else held
     except InputError as error:
         missing.append(str(error))
     beside = Path(twin) if twin else path / TWIN
@@ -159,7 +159,7 @@ def _said(folder: Path) -> Mapping[str, Probabilities]:
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
             with np.load(file, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in eval_outputs.KINDS if name in arrays}
+                found = {name: arrays[name] for name in ("target", "source") if name in arrays}
             if "target" in found and all(each.ndim == 2 and np.isfinite(each).all() for each in found.values()):
                 return found
         except Exception:  # whatever NumPy and zipfile raise on a damaged one

@@ -1,12 +1,11 @@
-"""What adaptation changed: the predictions of a network beside those of its twin, trained on the labelled images alone."""
+"""What adaptation changed: the predictions of a network beside those of its twin, trained on labelled images alone."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from adamatch.images.store import Labels
-from adamatch.verdict.calibrated import Rows
-from adamatch.verdict.evidence import Numbers, guesses
+from adamatch.verdict.eval_outputs import Probabilities, predictions
 
 
 class Changed(NamedTuple):
@@ -15,23 +14,16 @@ class Changed(NamedTuple):
     rows: Labels
     moves: Labels  # [k, k]: images that the twin takes for class i and the network for class j
     agreement: float  # the part of images that both take for the same class
-    beyond_chance: float  # the same, 0 for what two that know nothing would reach, 1 for all (Cohen's kappa)
+    kappa: float  # Cohen's: 0 for the agreement of two that know nothing, 1 where all agree
 
 
-def changed(ours: Rows, twins: Rows) -> Changed:
+def changed(ours: Probabilities, twins: Probabilities) -> Changed:
     """Probabilities [n, k] of the network and of its twin on the same images."""
-    classes = ours.shape[1]
-    mine, its = guesses(ours), guesses(twins)
-    moves = np.bincount(its * classes + mine, minlength=classes * classes).reshape(classes, classes)
+    from sklearn.metrics import cohen_kappa_score, confusion_matrix  # takes a second to import
+
+    mine, its = predictions(ours), predictions(twins)
     rows = np.flatnonzero(mine != its)
-    surest = np.minimum(ours.max(1), twins.max(1))[rows]
-    same = float((mine == its).mean())
-    return Changed(rows[np.argsort(-surest, kind="stable")], moves, same, kappa(moves))
-
-
-def kappa(counts: Labels) -> float:
-    """Cohen's, of a table [k, k]: 1 where all agree, and where only one class is ever named by both."""
-    total = max(1, int(counts.sum()))
-    shares: Numbers = counts / total
-    chance = float(shares.sum(0) @ shares.sum(1))
-    return (float(np.trace(shares)) - chance) / (1 - chance) if chance < 1 else 1.0
+    sureness = np.minimum(ours.max(1), twins.max(1))[rows]
+    kappa = float(cohen_kappa_score(mine, its)) if len(rows) else 1.0
+    moves = confusion_matrix(its, mine, labels=range(ours.shape[1]))
+    return Changed(rows[np.argsort(-sureness, kind="stable")], moves, float((mine == its).mean()), kappa)

@@ -1,11 +1,14 @@
-"""What a network says, evaluation after evaluation, of images whose target labels nobody knows: what verdicts rest on."""
+"""What a network predicts at each evaluation: written into outputs/ during a run, and read from there for the verdict.
+
+Labels of the target have no place here, and no function of this folder takes any.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,7 +17,8 @@ from torch import Tensor, nn
 
 from adamatch.base import ranks
 from adamatch.base.errors import InputError
-from adamatch.base.files import make_folder, read_json, write_atomically, write_whole
+from adamatch.base.files import make_folder, read_json, sealed, unsealed, write_atomically, write_whole
+from adamatch.config.run import Run
 from adamatch.evaluate import predict_together
 from adamatch.images.store import Labels, Pixels, Store
 from adamatch.images.tasks import Unlabelled
@@ -22,74 +26,177 @@ from adamatch.train.speed import Machine
 
 MOST = 4000  # images of each kind, spread evenly
 FOLDER = "outputs"
-KINDS = ("target", "source")
-CLASSES = "classes.json"  # names of the classes, and the labels of the held-out source images that are looked at
-IMAGES = "images"  # in it: by what the target images are known again
+CLASSES = "classes.json"
+SMALLEST = 1e-7  # smaller probabilities count as this: 16 bits round them to 0
 
-Probabilities = NDArray[np.float16]
+Probabilities = NDArray[np.floating]
+Numbers = NDArray[np.float64]
 
 
-class Outputs:
-    """`outputs(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images.
+class OutputWriter:
+    """`writer(net, step)` writes outputs/step-N.npz: probabilities [n, k] of "target" and of held-out "source" images.
 
-    Labels of the latter, and the names of the classes, are in outputs/classes.json. So is what tells target images in other
-    runs: the pixels that were `given`, which above frozen blocks are not what the network sees.
+    outputs/classes.json holds the names of the classes ("classes"), the labels of the held-out images ("source"), and a
+    key of each target image ("images"), by which another run on it is recognised. Keys are made of `originals`: with
+    frozen blocks, `target` holds features.
     """
 
     def __init__(
         self,
         classes: tuple[str, ...],
         target: Unlabelled,
-        given: Unlabelled,
+        originals: Unlabelled,
         held_out: Store | None,
         folder: Path,
         machine: Machine,
     ) -> None:
         self.folder, self.machine = folder / FOLDER, machine
-        self.names: dict[str, Any] = {"classes": classes}
-        looked_at = {"target": spread(target.plain)}
-        self.names[IMAGES] = [_key(image) for image in spread(given.plain)]
-        if held_out is not None:
-            looked_at["source"] = spread((held_out.images,))
-            if held_out.labels is not None:
-                self.names["source"] = held_out.labels[rows(len(held_out))].tolist()
+        self.facts: dict[str, Any] = {"classes": classes, "images": [_key(image) for image in sample(originals.plain)]}
+        sampled = {"target": sample(target.plain)}
+        if held_out is not None and held_out.labels is not None:
+            sampled["source"] = sample((held_out.images,))
+            self.facts["source"] = held_out.labels[sampled_rows(len(held_out))].tolist()
         self.images: dict[str, Tensor] = {
-            name: torch.from_numpy(each).to(machine.device) for name, each in looked_at.items()
+            name: torch.from_numpy(each).to(machine.device) for name, each in sampled.items()
         }
 
     def __call__(self, net: nn.Module, step: int) -> None:
         found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}
         if ranks.rank() == 0:
             make_folder(self.folder)
-            compact: dict[str, Any] = {name: values.astype(np.float16) for name, values in found.items()}
             if not (self.folder / CLASSES).exists():
-                write_atomically(self.folder / CLASSES, json.dumps(self.names))
+                write_atomically(self.folder / CLASSES, json.dumps(sealed(self.facts)))
+            compact = {name: values.astype(np.float16) for name, values in found.items()}
             write_whole(self.folder / f"step-{step:09d}.npz", lambda part: _write(part, compact))
 
 
+@dataclass(frozen=True)
+class EvalOutputs:
+    """Probabilities at e evaluations of a run, of n unlabelled target and m held-out source images."""
+
+    steps: tuple[int, ...]
+    target: Probabilities  # [e, n, k]
+    source: Probabilities  # [e, m, k]
+    source_labels: Labels  # [m]
+    twin: Self | None = None  # the outputs of the same network, trained on the labelled images alone
+    pretrained: bool = True  # whether the network began from learned weights, such as ImageNet's
+
+    @property
+    def last(self) -> Probabilities:
+        """Of target images, at the last evaluation: [n, k]."""
+        found: Probabilities = self.target[-1]
+        return found
+
+    @property
+    def holds_every_class(self) -> bool:
+        """Whether an image of every class was held out: of the others the network's errors are not known."""
+        return bool(np.bincount(self.source_labels, minlength=self.target.shape[2]).all())
+
+    def at(self, index: int) -> Self:
+        """Of one evaluation alone; the twin stays whole."""
+        one = [index]
+        return replace(self, steps=(self.steps[index],), target=self.target[one], source=self.source[one])
+
+    def of(self, rows: Sequence[int] | Labels) -> Self:
+        """Of these target images alone."""
+        return replace(self, target=self.target[:, rows], twin=self.twin and self.twin.of(rows))
+
+    def with_twin(self, twin: Self | None) -> Self:
+        """Beside the twin's, if that is of the same images."""
+        shapes = [(each.target.shape[1:], each.source.shape[1:]) for each in (self, twin or self)]
+        return replace(self, twin=twin if shapes[0] == shapes[1] else None)
+
+
+def read(folder: Path) -> EvalOutputs | None:
+    """All outputs in a run's folder; None where there are none."""
+    found = load(folder)
+    if not found:
+        return None
+    target = normalised(np.stack([each["target"] for each in found.values()]))
+    labels = source_labels(folder)
+    if len(labels) and all("source" in each for each in found.values()):
+        source = normalised(np.stack([each["source"] for each in found.values()]))
+    else:
+        source, labels = np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0]
+    return EvalOutputs(tuple(found), target, source, labels, pretrained=_is_pretrained(folder))
+
+
 def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
-    """What was written, by step: of each kind as many images and classes as at the first."""
+    """What was written, by step."""
     found: dict[int, Mapping[str, Probabilities]] = {}
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                said = {name: arrays[name] for name in KINDS if name in arrays}
-            _check(said, next(iter(found.values()), said))
-            found[int(path.stem.removeprefix("step-"))] = said
+                known = ("target", "source") if "source" in arrays else ("target",)
+                found[int(path.stem.removeprefix("step-"))] = {name: arrays[name] for name in known}
         except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None
     return found
 
 
-def _check(said: Mapping[str, Any], first: Mapping[str, Any]) -> None:
-    if "target" not in said:
-        raise ValueError("nothing in it is called target")
-    for name, values in said.items():
-        if values.ndim != 2 or values.dtype != np.float16 or not len(values) or not np.isfinite(values).all():
-            raise ValueError(f"{name} is not probabilities")
-        if name in first and values.shape != first[name].shape:
-            raise ValueError(f"{name} is of another size than at the first evaluation")
+def classes(folder: Path) -> tuple[str, ...]:
+    """Names of a run's classes, in their order."""
+    return tuple(_facts(folder).get("classes", ()))
+
+
+def source_labels(folder: Path) -> Labels:
+    """Of the held-out source images; none where none were held out."""
+    return np.array(_facts(folder).get("source", []), np.int64)
+
+
+def image_keys(folder: Path) -> tuple[str, ...]:
+    """By which the target images are recognised in other runs at the same size."""
+    return tuple(_facts(folder).get("images", ()))
+
+
+def sampled_rows(count: int) -> Labels:
+    """Which of `count` images the network is asked about."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
+
+
+def sample(parts: Sequence[Pixels]) -> Pixels:
+    """These images, of parts that are read as one."""
+    starts = np.cumsum([0, *map(len, parts)])
+    rows = sampled_rows(int(starts[-1]))
+    inside = np.split(rows, np.searchsorted(rows, starts[1:-1]))
+    return np.concatenate([part[mine - start] for part, mine, start in zip(parts, inside, starts, strict=False)])
+
+
+def normalised(probabilities: Probabilities) -> Probabilities:
+    """In 16 bits rows do not quite add up to one."""
+    wide = probabilities.astype(np.float32)
+    wide /= np.maximum(wide.sum(-1, keepdims=True), SMALLEST)
+    return wide
+
+
+def predictions(probabilities: Probabilities) -> Labels:
+    """[..., k] -> the most likely classes [...]."""
+    found: Labels = probabilities.argmax(-1).astype(np.int64)
+    return found
+
+
+def accuracy(probabilities: Probabilities, labels: Labels) -> float:
+    """The part that is right, 0 to 1; nan of none."""
+    return float((predictions(probabilities) == labels).mean()) if len(labels) else float("nan")
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    path = folder / FOLDER / CLASSES
+    try:
+        return unsealed(read_json(path))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise InputError(f"{path} is damaged: train again, or copy it anew") from None
+
+
+def _is_pretrained(folder: Path) -> bool:
+    """Whether a run began from learned weights."""
+    try:
+        return Run.read(folder / "run.json").weights != ""
+    except (OSError, ValueError):
+        return False
 
 
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:
@@ -97,46 +204,6 @@ def _write(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def images(folder: Path) -> tuple[str, ...]:
-    """By what the target images are known again in other runs at the same size; none where an older version wrote it."""
-    try:
-        found = read_json(folder / FOLDER / CLASSES).get(IMAGES, [])
-        return tuple(found) if all(isinstance(each, str) for each in found) else ()
-    except (OSError, ValueError, AttributeError, TypeError):
-        return ()
-
-
 def _key(image: Pixels) -> str:
-    apart = max(1, len(image) // 16)  # some of the pixels are enough
-    return hashlib.sha256(image[::apart, ::apart].tobytes()).hexdigest()[:12]
-
-
-def held(folder: Path, said: Mapping[str, Any]) -> Labels:
-    """Labels of the held-out source images of which something was said; none where none were held out."""
-    path = folder / FOLDER / CLASSES
-    if "source" not in said or not path.exists():
-        return np.zeros(0, np.int64)
-    count, classes = said["source"].shape
-    try:
-        labels = read_json(path).get("source", [])
-        sound = len(labels) in (0, count) and all(type(each) is int and 0 <= each < classes for each in labels)
-    except (ValueError, AttributeError, TypeError):
-        sound = False
-    if not sound:
-        raise InputError(f"{path} is damaged: train again, or copy it anew")
-    return np.asarray(labels, np.int64)
-
-
-def rows(count: int) -> Labels:
-    """Which of `count` images are looked at."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST)).round().astype(np.int64))
-
-
-def spread(parts: tuple[Pixels, ...]) -> Pixels:
-    """These images, of parts that are read as one."""
-    starts = np.cumsum([0, *map(len, parts)])
-    chosen = rows(int(starts[-1]))
-    inside = [(chosen >= start) & (chosen < end) for start, end in pairwise(starts)]
-    return np.concatenate(
-        [part[chosen[mine] - start] for part, mine, start in zip(parts, inside, starts, strict=False)]
-    )
+    step = max(1, len(image) // 16)  # some of the pixels are enough
+    return hashlib.sha256(image[::step, ::step].tobytes()).hexdigest()[:12]

@@ -1,5 +1,7 @@
-"""Signs that source and target do not fit together, from what the network and its twin say. Quiet where all is well."""
+"""Signs that source and target do not fit together, from predictions of the network and its twin, and from images."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,32 +10,25 @@ from numpy.typing import NDArray
 
 from adamatch.base.console import percent
 from adamatch.images.store import Labels, Pixels
-from adamatch.verdict import images, names
-from adamatch.verdict.calibrated import Rows, entropy
+from adamatch.verdict import image_checks
+from adamatch.verdict.calibrated import entropy
 from adamatch.verdict.changed import changed
-from adamatch.verdict.evidence import Evidence, Numbers, guesses
+from adamatch.verdict.class_shares import of_predictions
+from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, Probabilities, predictions
 from adamatch.verdict.misnamed import misnamed
-from adamatch.verdict.shares import of_predictions
 
-# One set for all. A class is looked for where the source would let expect ENOUGH images of it.
-ENOUGH = 20
-RARE, RARE_ALONE = (
-    0.15,
-    0.05,
-)  # of the share that the source would let expect: by network and twin, by the network alone
+# "Expected" is a class's share of the source's labels. One set of limits for all data.
+ENOUGH = 20  # images expected of a class, from which on it is looked for
+RARE, RARE_ALONE = 0.15, 0.05  # part of what is expected: by network and twin, by the network alone
 SELDOM = 0.3  # the same, by the twin
-TRUSTED = 0.65  # agreement with the twin on the other images, from which on its silence on a class counts
-AS_SURE = (
-    0.95  # and it is at least so sure, in comparison to all images, of those that the network alone takes for the class
-)
-HALF = 0.5  # of the share that the source would let expect; and of all that is expected, where many classes are missing
+TRUSTED = 0.65  # agreement with the twin on the other images, from which on it counts that it never predicts a class
+AS_SURE = 0.95  # and the twin is at least so sure, compared with all images, where the network alone predicts the class
+HALF = 0.5  # of what is expected of a class; and of all that is expected, where many classes are missing
 ONE_SIDED = 0.8  # part of the images in one class ...
 USUAL = 0.5  # ... of which the source has less than this part
-STRANGE = 0.1  # agreement with the twin beyond chance, below which neither is to be believed
-SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image that it is surer of than of a fifth of the held-out ones
-RENAMED = (
-    0.5  # part of the images that the twin is sure of which adaptation gives another class, from which on it is a sign
-)
+UNRELATED = 0.1  # kappa of network and twin, below which neither is to be believed
+SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image if it is surer than of a fifth of the held-out ones
+RENAMED = 0.5  # part of what the twin is sure of that adaptation gives another class, from which on it is a sign
 UNSURE, RENAMED_UNSURELY = 0.3, 0.1  # or this part, where the network itself is sure of less than UNSURE of all images
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
@@ -43,7 +38,7 @@ UNFIT = (*UNKNOWN, "missing")  # and with these neither an accuracy at best nor 
 
 
 class Warned(NamedTuple):
-    """`kind` is a word for programs, `line` for people; `rows` are target images that show it, `pairs` theirs in the source."""
+    """A word for programs, a line for people, and the rows of target images that show it."""
 
     kind: str
     line: str
@@ -51,84 +46,86 @@ class Warned(NamedTuple):
     pairs: list[int] = []  # noqa: RUF012  # rows of labelled images, one for each of `rows`
 
 
-def of_outputs(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
-    """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the evidence."""
-    worst = one_sided(evidence, expected, classes) or strange(evidence) or missing(evidence, expected, classes)
-    return worst or [*overturned(evidence, classes), *wrong_name(evidence, classes)]
+def of_outputs(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+    """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the outputs."""
+    worst = one_sided(outputs, expected, classes) or unrelated(outputs) or missing(outputs, expected, classes)
+    return worst or [*overturned(outputs, classes), *wrong_name(outputs, classes)]
 
 
-def one_sided(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
-    asked = {"": evidence.last}
-    if evidence.twin is not None and len(evidence.held) and _sure(evidence.twin).mean() >= SURE_ENOUGH:
-        asked[", without adaptation,"] = evidence.twin.last
-    for whose, said in asked.items():
-        shares = of_predictions(said)
+    asked = {"": outputs.last}
+    if outputs.twin is not None and len(outputs.source_labels) and _sure(outputs.twin).mean() >= SURE_ENOUGH:
+        asked[", without adaptation,"] = outputs.twin.last
+    for whose, probabilities in asked.items():
+        shares = of_predictions(probabilities)
         top = int(shares.argmax())
         if shares[top] >= ONE_SIDED and expected[top] < USUAL:
-            usual = percent(expected[top])
             line = (
-                f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and {usual} of the "
-                "labelled images are of it: are there other classes in the target, or did the others collapse into this one?"
+                f"{shares[top]:.0%} of the target images are taken{whose} for {classes[top]!r}, and "
+                f"{percent(expected[top])} of the labelled images are of it: "
+                "are there other classes in the target, or did the others collapse into this one?"
             )
-            return [Warned("one class", line, _surest(said, guesses(said) == top))]
+            return [Warned("one class", line, _surest(probabilities, predictions(probabilities) == top))]
     return []
 
 
-def strange(evidence: Evidence) -> list[Warned]:
-    """With and without adaptation the network says things that have nothing to do with each other."""
-    if evidence.twin is None:
+def unrelated(outputs: EvalOutputs) -> list[Warned]:
+    """The predictions with and without adaptation have nothing to do with each other."""
+    if outputs.twin is None:
         return []
-    found = changed(evidence.last, evidence.twin.last)
-    if found.beyond_chance >= STRANGE or found.agreement >= USUAL:
+    found = changed(outputs.last, outputs.twin.last)
+    if found.kappa >= UNRELATED or found.agreement >= USUAL:
         return []
     line = (
-        f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more than by "
-        "chance: is the target of the same kind as the labelled images?"
+        f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more "
+        "than by chance: is the target of the same kind as the labelled images?"
     )
     return [Warned("other kind", line, found.rows[:SHOWN].tolist())]
 
 
-def missing(evidence: Evidence, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """Classes that the labelled images have, and the target hardly has.
 
-    Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where it
-    mostly agrees with the network otherwise, a class that it never names is likely not there; unless the network names it, and
-    the twin is unsure of just these images.
+    Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where
+    it mostly agrees with the network otherwise, a class that it never predicts is likely not there; unless the network
+    predicts it, and the twin is unsure of just these images.
     """
-    said = evidence.last
-    hardly = of_predictions(said) < RARE_ALONE * expected
-    if evidence.twin is not None:
-        mine, its = guesses(said), guesses(evidence.twin.last)
-        both = np.bincount(mine[mine == its], minlength=len(classes)) / len(mine)
-        hardly = (both < RARE * expected) & (of_predictions(evidence.twin.last) < SELDOM * expected)
-        others = ~np.isin(mine, np.flatnonzero(hardly))
-        if not others.any() or (mine == its)[others].mean() < TRUSTED:
-            hardly[:] = False
-        sure = evidence.twin.last.max(1)
-        for each in np.flatnonzero(hardly):
-            alone = (mine == each) & (its != each)
-            hardly[each] = alone.mean() < RARE * expected[each] or sure[alone].mean() >= AS_SURE * sure.mean()
-        hardly |= _half_unnamed(said, its, expected)
-    absent = np.flatnonzero(hardly & (expected * len(said) >= ENOUGH))
-    if not len(absent):
+    ours = outputs.last
+    absent = of_predictions(ours) < RARE_ALONE * expected
+    if outputs.twin is not None:
+        absent = _absent(ours, outputs.twin.last, expected) | _half_unnamed(ours, outputs.twin.last, expected)
+    found = np.flatnonzero(absent & (expected * len(ours) >= ENOUGH))
+    if not len(found):
         return []
-    listed = ", ".join(classes[each] for each in absent[:NAMED])
-    listed += f" and {len(absent) - NAMED} more" if len(absent) > NAMED else ""
-    line = (
-        f"the target seems to have few or no images of {listed}: predictions of "
-        f"{'it' if len(absent) == 1 else 'these'} are doubtful"
-    )
-    return [Warned("missing", line, _surest(said, np.isin(guesses(said), absent)))]
+    listed = ", ".join(classes[each] for each in found[:NAMED])
+    listed += f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    which = "it" if len(found) == 1 else "these"
+    line = f"the target seems to have few or no images of {listed}: predictions of {which} are doubtful"
+    return [Warned("missing", line, _surest(ours, np.isin(predictions(ours), found)))]
 
 
-def _half_unnamed(said: Rows, its: Labels, expected: Numbers) -> NDArray[np.bool_]:
-    """Classes that the twin names seldom, where they are half of what is expected.
+def _absent(ours: Probabilities, twins: Probabilities, expected: Numbers) -> NDArray[np.bool_]:
+    """Classes that network and twin rarely agree on, and that the twin seldom predicts, unless it is unsure there."""
+    mine, its, sure = predictions(ours), predictions(twins), twins.max(1)
+    both = np.bincount(mine[mine == its], minlength=len(expected)) / len(mine)
+    absent: NDArray[np.bool_] = (both < RARE * expected) & (of_predictions(twins) < SELDOM * expected)
+    others = ~np.isin(mine, np.flatnonzero(absent))
+    if not others.any() or (mine == its)[others].mean() < TRUSTED:
+        return np.zeros_like(absent)
+    for each in np.flatnonzero(absent):
+        alone = (mine == each) & (its != each)
+        absent[each] = alone.mean() < RARE * expected[each] or sure[alone].mean() >= AS_SURE * sure.mean()
+    return absent
 
-    The network must confirm what its twin names, and be less sure of what it calls by those names itself.
+
+def _half_unnamed(ours: Probabilities, twins: Probabilities, expected: Numbers) -> NDArray[np.bool_]:
+    """Classes that the twin seldom predicts, where they are half of what is expected.
+
+    The network must confirm the twin's other predictions, and be less sure where it predicts these classes itself.
     """
-    mine, sure = guesses(said), said.max(1)
-    seldom: NDArray[np.bool_] = np.bincount(its, minlength=len(expected)) / len(its) < HALF * expected
+    mine, its, sure = predictions(ours), predictions(twins), ours.max(1)
+    seldom: NDArray[np.bool_] = of_predictions(twins) < HALF * expected
     named, called = ~seldom[its], seldom[mine]
     if not named.any() or called.all() or not called.any() or expected[seldom].sum() < HALF:
         return np.zeros_like(seldom)
@@ -136,19 +133,19 @@ def _half_unnamed(said: Rows, its: Labels, expected: Numbers) -> NDArray[np.bool
     return seldom & bool(confirmed and sure[called].mean() < AS_SURE * sure[~called].mean())
 
 
-def overturned(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
-    """Adaptation renames what the twin is as sure of as of held-out images: most of it, or some, and is itself sure of little.
+def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> list[Warned]:
+    """Adaptation renames most of what the twin is sure of (as of held-out images); or some, and is sure of little.
 
-    Alignment spreads a target of one class over all of them; so does a run that went wrong. Only of networks that began from
-    learned weights: others are sure without reason.
+    Alignment spreads a target of one class over all of them; so does a run that went wrong. Only of networks that began
+    from learned weights: others are sure without reason.
     """
-    if evidence.twin is None or not evidence.started or not len(evidence.held):
+    if outputs.twin is None or not outputs.pretrained or not len(outputs.source_labels):
         return []
-    sure = _sure(evidence.twin)
-    mine, its = guesses(evidence.last), guesses(evidence.twin.last)
+    sure = _sure(outputs.twin)
+    mine, its = predictions(outputs.last), predictions(outputs.twin.last)
     renamed = sure & (mine != its)
-    usual = RENAMED_UNSURELY if _sure(evidence).mean() < UNSURE else RENAMED
-    if sure.sum() < ENOUGH or renamed.sum() <= usual * sure.sum():
+    limit = RENAMED_UNSURELY if _sure(outputs).mean() < UNSURE else RENAMED
+    if sure.sum() < ENOUGH or renamed.sum() <= limit * sure.sum():
         return []
     shares = np.bincount(its[sure], minlength=len(classes)) / sure.sum()
     line = (
@@ -156,55 +153,64 @@ def overturned(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
         f"{classes[int(shares.argmax())]!r}), and adaptation renames {renamed.sum() / sure.sum():.0%} of these: "
         "does the target have all classes, or did adaptation go wrong?"
     )
-    return [Warned("overturned", line, _surest(evidence.twin.last, renamed))]
+    return [Warned("overturned", line, _surest(outputs.twin.last, renamed))]
 
 
-def wrong_name(evidence: Evidence, classes: Sequence[str]) -> list[Warned]:
+def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> list[Warned]:
     """Groups of images that may have got another class's name as a whole."""
-    groups = misnamed(evidence)
+    groups = misnamed(outputs)
     if not groups:
         return []
-    told = [f"{classes[each.called]!r} may be {classes[each.rather]!r}" for each in groups[:NAMED]]
+    told = [f"{classes[each.predicted]!r} may be {classes[each.likely]!r}" for each in groups[:NAMED]]
     told += [f"{len(groups) - NAMED} more"] if len(groups) > NAMED else []
     line = f"a group of images may have got the wrong name: what is called {', and '.join(told)}, wholly or in part"
-    each_shows = SHOWN // len(groups[:NAMED])
-    return [Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:each_shows]])]
+    of_each = SHOWN // len(groups[:NAMED])
+    return [Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:of_each]])]
 
 
 def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
     """From pixels: rows are those of the two arrays."""
-    found = []
-    blank, usual = images.empty(target), len(images.empty(labelled)) / max(1, len(labelled))
-    if _many(len(blank), len(target)) and len(blank) / len(target) > 2 * usual:
+    found, enough = [], max(LEAST, SOME * len(target))
+    empty, usual = image_checks.empty(target), len(image_checks.empty(labelled)) / max(1, len(labelled))
+    if len(empty) >= enough and len(empty) / len(target) > 2 * usual:
         line = (
-            f"{len(blank)} of {len(target)} target images are empty or of one colour: take them out, they teach nothing"
+            f"{len(empty)} of {len(target)} target images are empty or of one colour: take them out, they teach nothing"
         )
-        found.append(Warned("empty", line, blank[:SHOWN].tolist()))
-    pairs = images.nearly_same(target, labelled)
-    if _many(len(pairs), len(target)):
-        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones: then estimates are too good"
+        found.append(Warned("empty", line, empty[:SHOWN].tolist()))
+    pairs = image_checks.nearly_same(target, labelled)
+    if len(pairs) >= enough:
+        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones: "
+        line += "then estimates are too good"
         found.append(Warned("same images", line, pairs[:SHOWN, 0].tolist(), pairs[:SHOWN, 1].tolist()))
     return found
 
 
 def of_names(classes: Sequence[str]) -> list[Warned]:
-    """Classes that are likely one."""
-    told = [" and ".join(repr(name) for name in group) for group in names.alike(classes)]
-    return [Warned("names", f"are these the same class? {each}", []) for each in told]
+    """Classes that are likely one: they differ in case, spaces, signs or a plural's ending alone."""
+    groups: dict[str, list[str]] = {}
+    for name in classes:
+        groups.setdefault(_plain(name), []).append(repr(name))
+    lines = [f"are these the same class? {' and '.join(group)}" for group in groups.values() if len(group) > 1]
+    return [Warned("names", line, []) for line in lines]
 
 
-def _sure(run: Evidence) -> NDArray[np.bool_]:
+def _plain(name: str) -> str:
+    letters = re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
+    if not any(sign.isalpha() for sign in letters):
+        return name  # numbers, or signs alone: 1.0 and 10 are two classes
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
+        if letters.endswith(ending) and len(letters) >= len(ending) + 2 and not letters.endswith(("ss", "us", "is")):
+            return letters.removesuffix(ending) + instead
+    return letters
+
+
+def _sure(outputs: EvalOutputs) -> NDArray[np.bool_]:
     """Of which target images a network is as sure as of those held out."""
-    limit = np.quantile(-entropy(run.source[-1]), SURE)
-    found: NDArray[np.bool_] = -entropy(run.last) >= limit
+    found: NDArray[np.bool_] = -entropy(outputs.last) >= np.quantile(-entropy(outputs.source[-1]), SURE)
     return found
 
 
-def _surest(said: Rows, of: NDArray[np.bool_]) -> list[int]:
+def _surest(probabilities: Probabilities, of: NDArray[np.bool_]) -> list[int]:
     rows: Labels = np.flatnonzero(of)
-    found: list[int] = rows[np.argsort(-said[rows].max(1), kind="stable")][:SHOWN].tolist()
+    found: list[int] = rows[np.argsort(-probabilities[rows].max(1), kind="stable")][:SHOWN].tolist()
     return found
-
-
-def _many(count: int, of: int) -> bool:
-    return count >= max(LEAST, SOME * of)

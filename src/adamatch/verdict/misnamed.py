@@ -1,8 +1,8 @@
-"""Groups of target images that may have got the wrong name as a whole, from what the twin says of them.
+"""Groups of target images that may have got the wrong name as a whole, from the twin's probabilities.
 
-Pseudo-labels can give a whole group of images the name of another class: all elephants are called person, and with confidence.
-The network alone does not show it. Its twin may be wrong about most of these images, too. But what it says of them is a
-mixture, and there is more of the right name in it than in other groups.
+Pseudo-labels can give a whole group of images the name of another class: all elephants are called person, and with
+confidence. The network alone does not show it. Its twin may be wrong about most of these images, too. But its
+probabilities there are a mixture, and there is more of the right name in it than in other groups.
 """
 
 from typing import NamedTuple
@@ -10,39 +10,39 @@ from typing import NamedTuple
 import numpy as np
 
 from adamatch.images.store import Labels
-from adamatch.verdict.evidence import Evidence, guesses
+from adamatch.verdict.eval_outputs import EvalOutputs, predictions
 
-ENOUGH = 20  # images' worth of what the twin says, to look for a class
-MUCH = 0.05  # of what the twin says of a class in all images: so much more than its size lets expect is in a group
-MORE = 1.5  # and so many times what is in the group of that name
-FULL = 1.5  # even shares of all images: a class that the network gives so many has not lost its name
+ENOUGH = 20  # sum of the twin's probabilities of a class, from which on it is looked for
+EXCESS = 0.05  # part of that sum which is in a group, beyond the group's part of the images
+TIMES = 1.5  # and so many times the excess in the group of that name
+FREQUENT = 1.5  # a class that the network predicts so many times as often as 1 / k has not lost its name
 
 
 class Group(NamedTuple):
-    """Images that the network calls `called`, some or all of which may be `rather`; those that the twin is surest of first."""
+    """Rows of images that the network takes for one class and that may be another; first where the twin is surest."""
 
-    rather: int
-    called: int
+    likely: int
+    predicted: int
     rows: Labels
 
 
-def misnamed(evidence: Evidence) -> list[Group]:
-    """One for each class that the twin finds, more than in the images of that name, in those of another.
+def misnamed(outputs: EvalOutputs) -> list[Group]:
+    """One for each class that the twin finds more in the images of another name than in those of its own.
 
-    Of several such others, that in which it is most frequent.
+    Of several such others, that in which it is most frequent. Without a twin there are none.
     """
-    if evidence.twin is None:
+    if outputs.twin is None:
         return []
-    mine, said = guesses(evidence.last), evidence.twin.last.astype(np.float64)
-    groups = np.eye(said.shape[1])[mine]  # [n, k]
-    sizes, spoken = groups.mean(0), said.sum(0)
-    parts = groups.T @ said / np.maximum(spoken, 1)  # [group, class]: of what is said of a class
-    surplus = parts - sizes[:, None]
+    mine, its = predictions(outputs.last), outputs.twin.last.astype(np.float64)
+    groups = np.eye(its.shape[1])[mine]  # [n, k]
+    sizes, total = groups.mean(0), its.sum(0)
+    parts = groups.T @ its / np.maximum(total, 1)  # [group, class]: of the twin's probability of a class
+    excess = parts - sizes[:, None]
     found = []
-    for rather in range(said.shape[1]):
-        much = (surplus[:, rather] >= MUCH) & (surplus[:, rather] >= MORE * surplus[rather, rather])
-        if spoken[rather] >= ENOUGH and sizes[rather] < FULL / len(sizes) and much.any():
-            called = int((much * parts[:, rather] / np.maximum(sizes, 1 / len(mine))).argmax())
-            rows = np.flatnonzero(mine == called)
-            found.append(Group(rather, called, rows[np.argsort(-said[rows, rather], kind="stable")]))
+    for likely in range(its.shape[1]):
+        much = (excess[:, likely] >= EXCESS) & (excess[:, likely] >= TIMES * excess[likely, likely])
+        if total[likely] >= ENOUGH and sizes[likely] < FREQUENT / len(sizes) and much.any():
+            predicted = int((much * parts[:, likely] / np.maximum(sizes, 1 / len(mine))).argmax())
+            rows = np.flatnonzero(mine == predicted)
+            found.append(Group(likely, predicted, rows[np.argsort(-its[rows, likely], kind="stable")]))
     return found

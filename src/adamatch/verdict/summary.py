@@ -6,31 +6,32 @@ from typing import Any
 NAMED = 3  # moves between classes that are told
 
 
-def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A short table, from judge.json: what is asked, and the answer. What is not known is not in it."""
-    told = [("accuracy on the target", _range(found))]
-    if found["gain"] is not None:
-        told.append(("gain over the labelled images alone", f"about {found['gain']:+.0f} points (an estimate)"))
-    if found["twin"] is not None:
-        twin = found["twin"]
+def rows(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A short table, from judge.json: a question, and the answer. What is not known is not in it."""
+    told = [("accuracy on the target", _range(verdict))]
+    if verdict["gain"] is not None:
+        told.append(("gain over the labelled images alone", f"about {verdict['gain']:+.0f} points (an estimate)"))
+    if verdict["twin"] is not None:
+        twin = verdict["twin"]
         moves = ", ".join(f"{a} -> {b} ({count})" for a, b, count in twin["moves"][:NAMED])
-        share = f"{twin['changed']:,} of {found['looked_at']:,} target predictions ({1 - twin['agreement'] / 100:.0%})"
+        share = (
+            f"{twin['changed']:,} of {verdict['looked_at']:,} target predictions ({1 - twin['agreement'] / 100:.0%})"
+        )
         told.append(("adaptation changed", share + (f", most {moves}" if moves else "")))
     return told
 
 
-def table(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def table(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, with accuracy on held-out images and the warnings."""
-    held_out = [("accuracy on held-out images", f"{found['source_accuracy']:.1f} %")] if found["held_out"] else []
-    return [*rows(found), *held_out, *(("warning", each["line"]) for each in found["warnings"])]
+    accuracy = f"{verdict['source_accuracy']:.1f} %" if verdict["held_out"] else ""
+    held_out = [("accuracy on held-out images", accuracy)] if accuracy else []
+    return [*rows(verdict), *held_out, *(("warning", each["line"]) for each in verdict["warnings"])]
 
 
-def lines(found: Mapping[str, Any]) -> list[str]:
+def lines(verdict: Mapping[str, Any]) -> list[str]:
     """As lines, with the warnings."""
-    return [
-        *(f"{name}: {value}" for name, value in rows(found)),
-        *(f"warning: {each['line']}" for each in found["warnings"]),
-    ]
+    warnings = [("warning", each["line"]) for each in verdict["warnings"]]
+    return [f"{name}: {value}" for name, value in (*rows(verdict), *warnings)]
 
 
 def readable(found: Any) -> bool:
@@ -41,16 +42,15 @@ def readable(found: Any) -> bool:
         return False
 
 
-def _range(found: Mapping[str, Any]) -> str:
-    low, high = found["range"]["at_least"], found["range"]["at_best"]
+def _range(verdict: Mapping[str, Any]) -> str:
+    low, high = verdict["range"]["at_least"], verdict["range"]["at_best"]
     if low is None and high is None:
-        return "not known" + (
-            " without labels: see the warning"
-            if found["held_out"]
-            else ": no labelled images were held out to judge by"
-        )
+        why = " without labels: see the warning"
+        return f"not known{why if verdict['held_out'] else ': no labelled images were held out to judge by'}"
     if low is None:
-        return f"at best {high:.0f} % (an estimate without labels)"
-    if high is None:
-        return f"at least {low:.0f} % (an estimate without labels)"
-    return f"between {low:.0f} and {high:.0f} % (an estimate without labels)"
+        span = f"at best {high:.0f}"
+    elif high is None:
+        span = f"at least {low:.0f}"
+    else:
+        span = f"between {low:.0f} and {high:.0f}"
+    return f"{span} % (an estimate without labels)"

@@ -1,21 +1,23 @@
 """The verdict on a run without labels of the target: `judge.json` in its folder.
 
-version         of this form, 1
+version         of this format, 1
 source_accuracy of held-out source images, in percent, at the end (null: none were held out)
-held_out, images, looked_at   how many images were held out, are in the target, and were asked (at most 4,000, spread evenly)
-range           {"at_least", "at_best"}: accuracy on the target in percent; null where it cannot be said (at best: of networks
-                that began from nothing, where a group of images may have got the wrong name, and where the target does not
-                fit; at least: where it does not fit at all)
-gain            over the twin, in points, by the same estimate of both; null without a twin, where the target does not fit, and
-                of networks that began from nothing where a class has no held-out image
-twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed" (how
-                many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many], most first)}
+held_out, images, looked_at   how many images were held out, are in the target, and were sampled from it (at most 4,000)
+range           {"at_least", "at_best"}: accuracy on the target in percent; null where it is not known (at best: of
+                networks trained from scratch, where a group of images may have got the wrong name, and where the target
+                does not fit; at least: where it does not fit at all)
+gain            over the twin, in points, by the same estimate of both; null without a twin, where the target does not
+                fit, and of networks trained from scratch where a class has no held-out image
+twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed"
+                (how many predictions differ), "rows" (some of these, the surest first), "moves" ([from, to, how many])}
 classes         their names, in the order of
-shares          {"source" (of its labels), "target" (of predictions), "twin" (of the twin's), "estimated" (of the target, by a
-                correction of its predictions; null where a class has no held-out image)}: numbers adding up to 1, or null
+shares          {"source" (of its labels), "target" (of predictions), "twin" (of its own), "estimated" (of the target,
+                by a correction of its predictions; null where a class has no held-out image)}: numbers adding up to 1,
+                or null
 warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, overturned, wrong name, empty, same
                 images, names; some target images that show it, and labelled ones where they come in pairs
-chosen          {"step", "rule", "last" (the last step), "agreement" (of the two, in percent)}: which evaluation a rule prefers
+chosen          {"step", "rule", "last", "agreement"}: which evaluation to keep. It is the last one: on PACS no other
+                rule was clearly better (results/estimates.md)
 
 Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones.
 """
@@ -27,11 +29,10 @@ from typing import Any
 import numpy as np
 
 from adamatch.images.store import Labels, Pixels
-from adamatch.verdict import accuracy, choice, eval_outputs, mismatch, shares
+from adamatch.verdict import accuracy, class_shares, mismatch
 from adamatch.verdict.changed import changed
-from adamatch.verdict.disagreement import agreement
-from adamatch.verdict.evidence import Evidence, Numbers
-from adamatch.verdict.evidence import accuracy as measured
+from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, sample, sampled_rows
+from adamatch.verdict.eval_outputs import accuracy as measured
 
 FILE = "judge.json"  # in a run's folder
 TWIN = "twin"  # the folder of its twin, in there as well
@@ -51,78 +52,68 @@ class Images:
     same: bool = False  # whether source and target are one set, so that the same images are no surprise
 
 
-def verdict(evidence: Evidence, images: Images, classes: Sequence[str]) -> dict[str, Any]:
+def verdict(outputs: EvalOutputs, images: Images, classes: Sequence[str]) -> dict[str, Any]:
     """All of judge.json."""
     count = sum(map(len, images.target))
-    rows = eval_outputs.rows(count)
-    labels = evidence.held if images.labels is None else images.labels
-    expected = shares.of_labels(labels, len(classes))
-    warned = _warnings(evidence, images, expected, classes)
+    labels = outputs.source_labels if images.labels is None else images.labels
+    expected = class_shares.of_labels(labels, len(classes))
+    warned = _warnings(outputs, images, expected, classes)
     kinds = {each.kind for each in warned}
     fits, known = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
-    low, high = accuracy.range_of(accuracy.estimates(evidence, accuracy.RANGE), fits and accuracy.is_believed(evidence))
-    chosen = choice.choose(evidence)
+    low, high = accuracy.range_of(accuracy.estimates(outputs), fits and accuracy.is_trusted(outputs))
+    last = outputs.steps[-1]
     return {
         "version": VERSION,
-        "source_accuracy": _percent(measured(evidence.source[-1], evidence.held)),
-        "held_out": len(evidence.held),
+        "source_accuracy": _percent(measured(outputs.source[-1], outputs.source_labels)),
+        "held_out": len(outputs.source_labels),
         "images": count,
-        "looked_at": len(evidence.last),
+        "looked_at": len(outputs.last),
         "range": {"at_least": _percent(low) if known else None, "at_best": _percent(high)},
-        "gain": _percent(accuracy.gain(evidence)) if fits else None,
-        "twin": _twin(evidence, rows, classes),
+        "gain": _percent(accuracy.gain(outputs)) if fits else None,
+        "twin": _twin(outputs, sampled_rows(count), classes),
         "classes": list(classes),
-        "shares": _shares(evidence, expected),
+        "shares": _shares(outputs, expected),
         "warnings": [each._asdict() for each in warned],
-        "chosen": {
-            "step": evidence.steps[chosen],
-            "rule": choice.RULE,
-            "last": evidence.steps[-1],
-            "agreement": _percent(agreement(evidence.target[chosen], evidence.last)),
-        },
+        "chosen": {"step": last, "rule": "last", "last": last, "agreement": 100.0},
     }
 
 
-def _twin(evidence: Evidence, rows: Labels, classes: Sequence[str]) -> dict[str, Any] | None:
-    if evidence.twin is None:
+def _twin(outputs: EvalOutputs, rows: Labels, classes: Sequence[str]) -> dict[str, Any] | None:
+    if outputs.twin is None:
         return None
-    found = changed(evidence.last, evidence.twin.last)
+    found = changed(outputs.last, outputs.twin.last)
     moved = found.moves * (1 - np.eye(len(classes), dtype=np.int64))
-    order = np.argsort(-moved, axis=None, kind="stable")[:MOVES]
-    pairs = [(int(i) // len(classes), int(i) % len(classes)) for i in order]
+    most = np.argsort(-moved, axis=None, kind="stable")[:MOVES]
+    pairs = [divmod(int(each), len(classes)) for each in most]
     return {
-        "steps": evidence.twin.steps[-1],
-        "source_accuracy": _percent(measured(evidence.twin.source[-1], evidence.twin.held)),
+        "steps": outputs.twin.steps[-1],
+        "source_accuracy": _percent(measured(outputs.twin.source[-1], outputs.twin.source_labels)),
         "agreement": _percent(found.agreement),
-        "beyond_chance": round(found.beyond_chance, 4),
+        "beyond_chance": round(found.kappa, 4),
         "changed": len(found.rows),
         "rows": rows[found.rows[:ROWS]].tolist(),
         "moves": [[classes[a], classes[b], int(moved[a, b])] for a, b in pairs if moved[a, b]],
     }
 
 
-def _shares(evidence: Evidence, expected: Numbers) -> dict[str, list[float] | None]:
-    last, twin = evidence.last, evidence.twin
-    estimated = shares.estimated(last, evidence.source[-1], evidence.held) if evidence.holds_every_class else None
-    found = {
-        "source": expected,
-        "target": shares.of_predictions(last),
-        "twin": None if twin is None else shares.of_predictions(twin.last),
-        "estimated": estimated,
-    }
+def _shares(outputs: EvalOutputs, expected: Numbers) -> dict[str, list[float] | None]:
+    found: dict[str, Numbers | None] = {"source": expected, "target": class_shares.of_predictions(outputs.last)}
+    found["twin"] = None if outputs.twin is None else class_shares.of_predictions(outputs.twin.last)
+    known = outputs.holds_every_class
+    of = outputs.last, outputs.source[-1], outputs.source_labels
+    found["estimated"] = class_shares.estimated(*of) if known else None
     return {name: None if each is None else each.round(5).tolist() for name, each in found.items()}
 
 
-def _warnings(evidence: Evidence, images: Images, expected: Numbers, classes: Sequence[str]) -> list[mismatch.Warned]:
-    target, labelled = eval_outputs.spread(tuple(images.target)), eval_outputs.spread(tuple(images.labelled))
-    in_target, in_labelled = (eval_outputs.rows(sum(map(len, parts))) for parts in (images.target, images.labelled))
-    found = [*mismatch.of_outputs(evidence, expected, classes), *mismatch.of_images(target, labelled)]
-    told = [
+def _warnings(outputs: EvalOutputs, images: Images, expected: Numbers, classes: Sequence[str]) -> list[mismatch.Warned]:
+    in_target, in_labelled = (sampled_rows(sum(map(len, parts))) for parts in (images.target, images.labelled))
+    of_images = mismatch.of_images(sample(images.target), sample(images.labelled))
+    found = [
         each._replace(rows=in_target[each.rows].tolist(), pairs=in_labelled[each.pairs].tolist() if each.pairs else [])
-        for each in found
+        for each in (*mismatch.of_outputs(outputs, expected, classes), *of_images)
         if not (images.same and each.kind == "same images")
     ]
-    return told + mismatch.of_names(classes)
+    return found + mismatch.of_names(classes)
 
 
 def _percent(value: float | None) -> float | None:
