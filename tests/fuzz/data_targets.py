@@ -1,7 +1,6 @@
 """Every format that holds images, labels or starting weights."""
 
 import functools
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,9 +18,8 @@ from safetensors.torch import save_file
 from adamatch import networks
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import members
-from adamatch.datasets.pickles import unpickle
+from adamatch.datasets.catalog import SETS
 from adamatch.datasets.prepare import fit
-from adamatch.datasets.readers import READERS
 from adamatch.datasets.source import Found
 from adamatch.images.decode import kinds, read_image, short_side
 from adamatch.images.folders import read_folder
@@ -95,7 +93,7 @@ def split(name: str, domain: str, part: str = "train", size: int = 32) -> Callab
     """A split of a published set, as `prepare` reads it."""
 
     def read(path: Path) -> Any:
-        found = READERS[name](Found(path.parent), domain)
+        found = SETS[name].read(Found(path.parent), domain)
         if part not in found:
             raise InputError(f"{path}: no {part}")
         of = found[part]()
@@ -143,22 +141,7 @@ def _office(folder: Path) -> None:
 
 def _cifar(kind: str, folder: Path) -> None:
     parts = {"test": (formats.random_images(3, 32, 32, 3), formats.random_labels(3))}
-    formats.cifar(folder / f"cifar-100-{kind}.tar.gz", parts, "fine_labels", kind)
-
-
-def _pickle(protocol: int, folder: Path) -> Path:
-    batch = {
-        b"data": formats.random_images(3, 40),
-        b"labels": [1, 2, 3],
-        b"names": [b"a", "b"],
-        b"f": np.linspace(0, 1, 4),
-    }
-    (folder / "batch").write_bytes(pickle.dumps(batch, protocol))
-    return folder / "batch"
-
-
-def _read_pickle(path: Path) -> Any:
-    return unpickle(path.read_bytes(), str(path))
+    formats.cifar(folder / f"cifar-100-{kind}.tar.gz", parts, kind)
 
 
 @functools.cache
@@ -237,8 +220,8 @@ TARGETS: dict[str, Target] = {
         made("sketch_train.txt", _domainnet), split("domainnet", "sketch"), inside=(damage.text,)
     ),
     "office31.tar": Target(made("office31.tar", _office), split("office31", "dslr"), inside=(damage.tar,)),
-    "cifar, pickles": Target(
-        made("cifar-100-python.tar.gz", _bound(_cifar, "python")),
+    "cifar, binary": Target(
+        made("cifar-100-binary.tar.gz", _bound(_cifar, "binary")),
         split("cifar100", "cifar100", "test"),
         True,
         (inner_tar, damage.within_gzip(damage.raw)),
@@ -255,10 +238,6 @@ TARGETS: dict[str, Target] = {
         True,
         (inner_tar,),
     ),
-    **{
-        f"pickle, protocol {protocol}": Target(_bound(_pickle, protocol), _read_pickle, inside=(damage.pickled,) * 3)
-        for protocol in (0, 2, 5)
-    },
     "weights, safetensors": Target(_bound(_weights, "safetensors"), _read_weights, inside=(damage.safetensors,)),
     "weights, torch": Target(_bound(_weights, "zip"), _read_weights, inside=(damage.zipped,)),
     "weights, torch before 1.6": Target(_bound(_weights, "old"), _read_weights, inside=(damage.pickled,)),

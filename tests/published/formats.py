@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import pickle
 import struct
 import tarfile
 import zipfile
@@ -124,24 +123,21 @@ def domainnet(
         (folder / f"{domain}_{split}.txt").write_text("".join(lines))
 
 
-def cifar(path: Path, parts: dict[str, tuple[Array, Array]], key: str, kind: str) -> None:
-    """kind: "python" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
+def cifar(path: Path, parts: dict[str, tuple[Array, Array]], kind: str) -> None:
+    """kind: "binary" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
     import scipy.io
 
     members = {}
+    many = "100" in path.name
     for name, (images, labels) in parts.items():
         data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
-        if kind == "python":
-            members[f"batches/{name}"] = pickle.dumps(
-                {b"data": data, key.encode(): labels.tolist(), b"filenames": [b"a.png"]}, 2
-            )
+        columns = [labels.astype(np.uint8)[:, None], data]
+        if kind == "binary":  # CIFAR-100 has a coarse label first
+            members[f"batches/{name}.bin"] = np.hstack([columns[0] * 0 + 7] * many + columns).tobytes()
         else:
             out = io.BytesIO()
-            scipy.io.savemat(
-                out,
-                {"data": data, key: labels.astype(np.uint8)[:, None], "batch_label": "training"},
-                do_compression=True,
-            )
+            arrays = {"data": data, "fine_labels" if many else "labels": columns[0], "batch_label": "training"}
+            scipy.io.savemat(out, arrays, do_compression=True)
             members[f"batches/{name}.mat"] = out.getvalue()
     tar(path, members)
 

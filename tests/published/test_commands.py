@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from adamatch.base.errors import InputError
 from adamatch.datasets import catalog, commands
-from adamatch.datasets.catalog import DataSet, Domain, File
+from adamatch.datasets.source import DataSet, Domain, File
 from adamatch.images.store import Store
 
 
@@ -71,7 +71,7 @@ def test_errors_are_raised_in_one_line(tmp_path: Path) -> None:
 def test_download_goes_on_when_one_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there.bin").write_bytes(b"x")
     domain = Domain((File("lost.bin"), File("there.bin")), {"train": 1}, "http://page.example/")
-    monkeypatch.setitem(catalog.SETS, "zoo", DataSet("Zoo", {"photo": domain}, 3, (8,)))
+    monkeypatch.setitem(catalog.SETS, "zoo", DataSet({"photo": domain}, lambda found, domain: {}, (8,), {}))
     with pytest.raises(InputError, match=r"1 of 2 files of zoo .*lost\.bin.*by hand from http://page\.example/"):
         call("download", "zoo", "--to", tmp_path)
 

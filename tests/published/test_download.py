@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import re
 import shutil
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from adamatch.base.errors import InputError
 from adamatch.datasets import download
-from adamatch.datasets.catalog import File
+from adamatch.datasets.source import File
 
 DATA = bytes(range(256)) * 16384  # 4 MiB
 MD5, SHA256 = hashlib.md5(DATA).hexdigest(), hashlib.sha256(DATA).hexdigest()
@@ -92,7 +93,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_whole_download(server: Server, tmp_path: Path) -> None:
-    steps = get(file(server, size=len(DATA), sha256=SHA256, md5=MD5), tmp_path / "new" / "folder")
+    steps = get(file(server, size=len(DATA), checksum=SHA256), tmp_path / "new" / "folder")
     assert (tmp_path / "new" / "folder" / "data.bin").read_bytes() == DATA
     assert steps[0] == (0, len(DATA))
     assert steps[-1] == (len(DATA), len(DATA))
@@ -101,7 +102,7 @@ def test_a_whole_download(server: Server, tmp_path: Path) -> None:
 
 def test_cut_connections_are_taken_up_where_they_ended(server: Server, tmp_path: Path) -> None:
     server.cuts = [1_000_000, 500_000, 0]
-    get(file(server, sha256=SHA256), tmp_path)
+    get(file(server, checksum=SHA256), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
     assert [wanted for _, wanted in server.asked] == [None, "bytes=1000000-", "bytes=1500000-", "bytes=1500000-"]
 
@@ -115,7 +116,7 @@ def test_a_part_from_an_earlier_run_is_taken_up(server: Server, tmp_path: Path) 
 
 def test_a_part_of_something_else_is_noticed(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(b"other" * 1000)
-    get(file(server, md5=MD5), tmp_path)
+    get(file(server, checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
     assert len(server.asked) == 2
 
@@ -129,25 +130,25 @@ def test_without_anything_published_a_part_is_not_trusted(server: Server, tmp_pa
 
 def test_a_part_longer_than_the_file(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(DATA + b"more")
-    get(file(server, md5=MD5), tmp_path)
+    get(file(server, checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
 
 
 def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
     server.ranges, server.cuts = False, [2_000_000]
-    get(file(server, size=len(DATA), sha256=SHA256), tmp_path)
+    get(file(server, size=len(DATA), checksum=SHA256), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
 
 
 def test_a_source_that_is_gone_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
-    get(file(server, "/gone", "/data.bin", md5=MD5), tmp_path)
+    get(file(server, "/gone", "/data.bin", checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
     assert [path for path, _ in server.asked] == ["/gone", "/data.bin"], "asked once, not again and again"
 
 
 def test_a_source_that_cannot_be_reached_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
     unreachable = "http://127.0.0.1:9/data.bin"
-    get(File("data.bin", (unreachable, server.url + "/data.bin"), md5=MD5), tmp_path)
+    get(File("data.bin", (unreachable, server.url + "/data.bin"), checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
 
 
@@ -177,9 +178,9 @@ def test_a_file_without_sources_can_only_be_had_by_hand(tmp_path: Path) -> None:
 def test_a_wrong_checksum_never_gets_the_final_name(server: Server, tmp_path: Path) -> None:
     server.files["/other"] = DATA[:-1] + b"!"
     with pytest.raises(InputError, match="another SHA256 than the published one"):
-        get(file(server, "/other", sha256=SHA256), tmp_path)
+        get(file(server, "/other", checksum=SHA256), tmp_path)
     assert names(tmp_path) == []
-    get(file(server, "/other", "/data.bin", md5=MD5), tmp_path)
+    get(file(server, "/other", "/data.bin", checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
 
 
@@ -205,31 +206,22 @@ def test_too_little_space_is_noticed_first(server: Server, tmp_path: Path, monke
 
 
 def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = download._write
-    written = 0
+    open_path = Path.open
 
-    class Full:
+    class Full(io.FileIO):
         """A file on a disk with room for 2 MiB."""
 
-        def __init__(self, out: Any) -> None:
-            self.out = out
-
-        def write(self, block: bytes) -> None:
-            nonlocal written
-            if written + len(block) > 2 << 20:
+        def write(self, block: Any) -> int:
+            if self.tell() + len(block) > 2 << 20:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            written += len(block)
-            self.out.write(block)
+            return super().write(block)
 
-        def flush(self) -> None:
-            self.out.flush()
-
-    monkeypatch.setattr(download, "_write", lambda out, block, part: write(Full(out), block, part))
-    with pytest.raises(InputError, match="is full: free some space and run the same command again"):
-        get(file(server, md5=MD5), tmp_path)
+    monkeypatch.setattr(Path, "open", lambda self, mode="r": Full(self, mode))
+    with pytest.raises(InputError, match=r"data\.bin\.part cannot be written \(No space left on device\): make room"):
+        get(file(server, checksum=MD5), tmp_path)
     assert names(tmp_path) == ["data.bin.part"]
-    monkeypatch.setattr(download, "_write", write)
-    get(file(server, md5=MD5), tmp_path)
+    monkeypatch.setattr(Path, "open", open_path)
+    get(file(server, checksum=MD5), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA
     assert server.asked[-1][1] == f"bytes={2 << 20}-"
     assert names(tmp_path) == ["data.bin"]
@@ -237,11 +229,11 @@ def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, mon
 
 def test_a_file_that_is_there_and_right_is_left_alone(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(DATA)
-    assert get(file(server, sha256=SHA256), tmp_path) == [(len(DATA), len(DATA))]
+    assert get(file(server, checksum=SHA256), tmp_path) == [(len(DATA), len(DATA))]
     assert server.asked == []
 
 
 def test_a_file_that_is_there_and_wrong_is_fetched_again(server: Server, tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(b"half")
-    get(file(server, sha256=SHA256), tmp_path)
+    get(file(server, checksum=SHA256), tmp_path)
     assert (tmp_path / "data.bin").read_bytes() == DATA

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from published.formats import Array
 
+from adamatch.datasets.catalog import plan
 from adamatch.datasets.prepare import store_split
-from adamatch.datasets.readers import plan
 from adamatch.datasets.verify import verify
 from adamatch.images.store import Store
 
