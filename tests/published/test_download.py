@@ -163,10 +163,8 @@ def test_a_busy_source_is_asked_again_with_growing_pauses(server: Server, tmp_pa
 def test_when_all_fail_it_says_where_to_get_the_file(server: Server, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         get(file(server, "/gone", "/lost"), tmp_path)
-    assert re.fullmatch(
-        r"no source gave data\.bin \(.*/lost: HTTP 404 .*\): get it by hand from http://page\.example/ and put it into .*",
-        str(error.value),
-    )
+    remedy = "get it by hand from http://page.example/ and put it into .*"
+    assert re.fullmatch(rf"no source gave data\.bin \(.*/lost: HTTP 404 .*\): {remedy}", str(error.value))
     assert names(tmp_path) == []
 
 

@@ -101,17 +101,24 @@ def saved(compressed: bool, **arrays: object) -> io.BytesIO:
 )
 def test_mat(kind: str, shape: list[int], compressed: bool) -> None:
     array = np.random.default_rng(0).integers(0, 100, shape).astype(kind)
-    others = {"text": "hello", "cell": np.array([1, "a"], object), "struct": {"a": 1}}
+    others = {
+        "text": "hello",
+        "cell": np.array([1, "a"], object),
+        "struct": {"a": 1},
+        "nothing": np.empty((0, 0), object),
+    }
     (found,) = numeric.mat(saved(compressed, wanted=array, **others), ("wanted",), "here")
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array)
 
 
-@pytest.mark.parametrize("name", ["text", "cell", "struct", "sparse"])
+@pytest.mark.parametrize("name", ["text", "cell", "struct", "sparse", "complex"])
 def test_what_is_not_numbers_in_a_mat_is_refused(name: str) -> None:
     sparse = scipy.sparse.csr_array(np.eye(3))
-    file = saved(False, text="hello", cell=np.array([1, "a"], object), struct={"a": 1}, sparse=sparse)
-    with pytest.raises(InputError, match=rf"here: one of {name} is a .*refused"):
+    file = saved(
+        False, text="hello", cell=np.array([1, "a"], object), struct={"a": 1}, sparse=sparse, complex=np.array([1j])
+    )
+    with pytest.raises(InputError, match=rf"here cannot be read .*{name} is not an array of real numbers"):
         numeric.mat(file, (name,), "here")
 
 

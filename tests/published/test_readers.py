@@ -244,15 +244,13 @@ def test_cifar(folder: Path, name: str, kind: str) -> None:
         assert len(store.classes) == (100 if many else 10)
 
 
-@pytest.mark.parametrize(
-    ("name", "place"), [("cifar10", "cifar-10-batches-py"), ("cifar100", "cifar-100-python.tar.gz")]
-)
-def test_of_cifars_pickles_it_says_where_the_binary_archive_is(folder: Path, name: str, place: str) -> None:
-    (folder / place).mkdir() if name == "cifar10" else (folder / place).touch()
-    stem = name.replace("cifar", "cifar-")
-    remedy = rf"{stem}-binary\.tar\.gz from https://www\.cs\.toronto\.edu/~kriz/cifar\.html .*data download {name}`"
-    with pytest.raises(InputError, match=rf"{place} holds Python pickles.*get {remedy}"):
-        plan(name, folder, folder)
+def test_of_cifars_pickles_it_says_where_the_binary_archive_is(folder: Path) -> None:
+    (folder / "cifar-10-batches-py").mkdir()
+    (folder / "cifar-100-python.tar.gz").touch()
+    for name, stem in (("cifar10", "cifar-10"), ("cifar100", "cifar-100")):
+        remedy = rf"get {stem}-binary\.tar\.gz from https://www\.cs\.toronto\.edu/.*`adamatch data download {name}`"
+        with pytest.raises(InputError, match=rf"{stem}-.*py.* holds Python pickles.*{remedy}"):
+            plan(name, folder, folder)
 
 
 def test_stl10(folder: Path) -> None:
@@ -412,5 +410,7 @@ def test_a_stream_that_is_damaged_in_its_middle(folder: Path) -> None:
     raw = bytearray((folder / "SynthDigits.zip").read_bytes())
     raw[300_000:300_100] = bytes(100)
     (folder / "SynthDigits.zip").write_bytes(raw)
-    with pytest.raises(InputError, match=r"SynthDigits\.zip: 'synth_train_32x32\.mat' cannot be read .*fetch it again"):
+    with pytest.raises(
+        InputError, match=r"SynthDigits\.zip.* cannot be read .*'synth_train_32x32\.mat'.*fetch it again"
+    ):
         prepared("digitfive", folder, "syn", "train")

@@ -1,4 +1,4 @@
-"""The real sets, where they are: $ADAMATCH_TEST_DATA names a folder with mnist, usps, mnist_m, svhn and pacs as downloaded.
+"""The real sets: $ADAMATCH_TEST_DATA names a folder with mnist, usps, mnist_m, svhn and pacs as downloaded.
 
 Each is read a second time here, with other code, and every byte of every store is compared.
 """

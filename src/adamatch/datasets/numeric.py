@@ -6,6 +6,8 @@ import io
 import re
 import struct
 import zlib
+from collections.abc import Iterator
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -20,8 +22,9 @@ from adamatch.datasets.archive import RATIO, SLACK, members
 Array = NDArray[Any]
 SMALL = 1 << 26  # bytes of a table or of HDF5: USPS, the only such set, has a tenth of them
 BLOCK = 1 << 16  # bytes that are inflated at a time: they become 64 MiB at most
-COMPRESSED = 15  # the type of a compressed element of a .mat file
-NUMBERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"single", "double", "logical"}
+MATRIX, COMPRESSED, COMPLEX = 14, 15, 0x800  # in a .mat file: types of an element, and a flag of an array
+STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 
 
 def unpacked(path: Path, largest: int = LARGEST) -> bytes:
@@ -111,37 +114,55 @@ def table(path: Path, per_line: int) -> NDArray[np.float64]:
 
 
 def mat(file: IO[bytes], names: tuple[str, ...], where: str) -> list[Array]:
-    """Arrays of a MATLAB 5 file. SciPy makes objects of cells and structs, so only arrays of numbers are asked for."""
-    from scipy.io import loadmat, whosmat  # here, because importing it takes a while
-
+    """Arrays of numbers of a MATLAB 5 file. SciPy's reader is not used: one flipped bit can crash the process in it."""
+    found: dict[str, Array] = {}
     try:
-        _check_inflated(file, where)
-        file.seek(0)
-        if others := {kind for name, _, kind in whosmat(file) if name in names} - NUMBERS:
-            raise InputError(f"{where}: one of {', '.join(names)} is a {min(others)}, not numbers: refused")
-        file.seek(0)
-        found = loadmat(file, variable_names=names)
-        return [found[name] for name in names]
-    except InputError:
-        raise
-    except KeyError as error:
-        raise InputError(f"{where} has no array called {error.args[0]}: fetch it again") from None
-    except Exception as error:  # on damaged data the library raises almost anything
-        raise InputError(f"{where} cannot be read ({reason(error)}): fetch it again") from None
+        order = {b"IM": "<", b"MI": ">"}[file.read(128)[126:]]
+        while tag := file.read(8):
+            parts = _parts(_element(file, *struct.unpack(order + "II", tag)), order)
+            (_, flags), (_, shape), (_, part) = islice(parts, 3)
+            if (name := bytes(part).decode("latin1")) in names:
+                number = NUMBERS.get(struct.unpack_from(order + "I", flags)[0] & (COMPLEX | 0xFF))
+                kind, data = next(parts)
+                if number is None or kind not in STORED:
+                    raise ValueError(f"{name} is not an array of real numbers")
+                array = np.frombuffer(data, order + STORED[kind]).astype(number, copy=False)
+                found[name] = array.reshape(np.frombuffer(shape, order + "u4"), order="F")
+    except Exception as error:  # on damaged data almost anything
+        remedy = "fetch it again, or, of MATLAB 7.3, save it again with `save -v7`"
+        raise InputError(f"{where} cannot be read as numbers of MATLAB 5 ({reason(error)}): {remedy}") from None
+    for name in set(names) - set(found):
+        raise InputError(f"{where} has no array called {name}: fetch it again")
+    return [found[name] for name in names]
 
 
-def _check_inflated(file: IO[bytes], where: str) -> None:
-    """Inflate it once and keep nothing: zlib compares its checksums, and a bomb is noticed before it fills memory."""
-    order = ">" if file.read(128)[126:] == b"MI" else "<"
-    inflated = 0
-    while len(tag := file.read(8)) == 8:
-        kind, size = struct.unpack(order + "II", tag)
-        end = file.tell() + size
-        stream = zlib.decompressobj()
-        while kind == COMPRESSED and (packed := file.read(min(BLOCK, end - file.tell()))):
-            inflated += len(stream.decompress(packed))
-            if inflated > RATIO * file.tell() + SLACK:
-                raise InputError(f"{where} inflates to more than {inflated >> 20} MiB, a bomb: refused")
-        if kind == COMPRESSED and not stream.eof:
-            raise InputError(f"{where} ends too early: fetch it again")
-        file.seek(end)
+def _element(file: IO[bytes], kind: int, size: int) -> memoryview:
+    """What is in an array's element, without its tag, inflated where it is compressed."""
+    if kind == MATRIX:
+        whole = file.read(size)
+        if len(whole) < size:
+            raise ValueError("it ends too early")
+        return memoryview(whole)
+    if kind != COMPRESSED:
+        raise ValueError(f"an element of type {kind} instead of an array")
+    data, stream = bytearray(), zlib.decompressobj()
+    while packed := file.read(min(BLOCK, size)):
+        size -= len(packed)
+        data += stream.decompress(packed)
+        if len(data) > RATIO * file.tell() + SLACK:
+            raise ValueError(f"more than {len(data) >> 20} MiB unpacked, a bomb")
+    if not stream.eof:  # there zlib compares its checksum
+        raise ValueError("it ends too early")
+    return memoryview(data)[8:]
+
+
+def _parts(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """The type and the bytes of each part of an array; up to four bytes lie within the part's tag."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from(order + "II", data, at)
+        small = kind >> 16  # else 0
+        start = at + 4 if small else at + 8
+        size, kind = small or size, kind & 0xFFFF
+        yield kind, data[start : start + size]
+        at = (start + size + 7) // 8 * 8
