@@ -115,13 +115,6 @@ def _svhn(folder: Path, compressed: bool) -> None:
     (folder / "train_32x32.mat").write_bytes(formats.svhn_bytes(6, compressed=compressed)[0])
 
 
-def _npz(folder: Path) -> None:
-    (folder / "svhn").mkdir()
-    np.savez_compressed(
-        folder / "svhn/train.npz", images=formats.random_images(6, 32, 32, 3), labels=formats.random_labels(6)
-    )
-
-
 def _domainnet(folder: Path) -> None:
     images = formats.random_images(6, 12, 12, 3)
     parts = {
@@ -214,7 +207,6 @@ TARGETS: dict[str, Target] = {
     ),
     "mat": Target(made("train_32x32.mat", lambda folder: _svhn(folder, False)), split("svhn", "svhn")),
     "mat, packed": Target(made("train_32x32.mat", lambda folder: _svhn(folder, True)), split("svhn", "svhn")),
-    "npz": Target(made("svhn/train.npz", _npz), split("digitfive", "svhn"), True, (damage.zipped,)),
     "domainnet's zip": Target(made("sketch.zip", _domainnet), split("domainnet", "sketch"), True, (damage.zipped,)),
     "domainnet's list": Target(
         made("sketch_train.txt", _domainnet), split("domainnet", "sketch"), inside=(damage.text,)

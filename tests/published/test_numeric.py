@@ -18,9 +18,7 @@ from adamatch.datasets import numeric
 
 def read(path: Path) -> None:
     """As the readers do."""
-    if path.suffix == ".npz":
-        numeric.npz(path, "images", "labels")
-    elif path.suffix == ".h5":
+    if path.suffix == ".h5":
         numeric.h5(path, "train/data", "train/target")
     elif path.suffix == ".gz":
         numeric.idx(path, 3)
@@ -53,15 +51,6 @@ def test_idx(tmp_path: Path) -> None:
             numeric.idx(path, 3)
     with pytest.raises(InputError, match="3 dimensions"):
         numeric.idx(tmp_path / "train-labels-idx1-ubyte.gz", 3)
-
-
-def test_npz(tmp_path: Path) -> None:
-    images, labels = formats.random_images(4, 6, 6, 3), formats.random_labels(4)
-    np.savez_compressed(tmp_path / "a.npz", images=images, labels=labels)
-    for found, made in zip(numeric.npz(tmp_path / "a.npz", "images", "labels"), (images, labels), strict=True):
-        np.testing.assert_array_equal(found, made)
-    with pytest.raises(InputError, match="no array called other"):
-        numeric.npz(tmp_path / "a.npz", "other")
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path) -> None:

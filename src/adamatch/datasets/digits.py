@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.base.errors import InputError, unknown
+from adamatch.base.errors import InputError
 from adamatch.base.regular_files import open_file
 from adamatch.datasets import numeric
 from adamatch.datasets.archive import members, open_member
@@ -33,11 +33,8 @@ CLASSES = tuple("0123456789")
 
 
 def read(found: Found, domain: str) -> Splits:
-    """The splits of one of the five domains; plain arrays `<domain>/{train,test}.npz` serve too."""
     readers = {"mnist": mnist, "usps": usps, "mnistm": mnist_m, "svhn": svhn, "syn": synthetic_digits}
-    if domain not in readers:
-        raise unknown("digit domain", domain, readers)
-    return readers[domain](found) or _plain_arrays(found, domain)
+    return readers[domain](found)
 
 
 def mnist(found: Found) -> Splits:
@@ -53,15 +50,11 @@ def mnist(found: Found) -> Splits:
 
 
 def _mnist(images: Path, labels: Path) -> Split:
-    pixels = _padded(numeric.idx(images, 3), images)
-    return from_arrays(pixels, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
-
-
-def _padded(images: NDArray[np.uint8], path: Path) -> NDArray[np.uint8]:
-    """MNIST's images with two black pixels on each side."""
-    if images.shape[1:3] != (28, 28):
-        raise InputError(f"{path} has images of {images.shape[1:3]}, and MNIST's are of (28, 28): fetch it again")
-    return np.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0))[: images.ndim])
+    pixels = numeric.idx(images, 3)
+    if pixels.shape[1:] != (28, 28):
+        raise InputError(f"{images} has images of {pixels.shape[1:]}, and MNIST's are of (28, 28): fetch it again")
+    padded = np.pad(pixels, ((0, 0), (2, 2), (2, 2)))
+    return from_arrays(padded, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
 
 
 def usps(found: Found) -> Splits:
@@ -143,24 +136,6 @@ def _mat(path: Path, member: str = "") -> Split:
     if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, labels.size):
         raise InputError(f"{path} does not hold X (32, 32, 3, n) of bytes and y (n, 1): fetch it again")
     return from_arrays(np.moveaxis(pixels, 3, 0), check_labels(labels, 11, str(path)) % 10, CLASSES, (path,))
-
-
-def _plain_arrays(found: Found, domain: str) -> Splits:
-    """images (n, h, w) or (n, h, w, 3) uint8 and labels (n,), in `<domain>/train.npz` and `<domain>/test.npz`."""
-    return {
-        split: partial(_npz, path, domain)
-        for split in ("train", "test")
-        for path in found.files.get(f"{split}.npz", [])
-        if path.parent.name.replace("_", "") == domain
-    }
-
-
-def _npz(path: Path, domain: str) -> Split:
-    images, labels = numeric.npz(path, "images", "labels")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)) or not images.size:
-        raise InputError(f"{path}: images is {images.shape} of {images.dtype}, not (n, h, w) or (n, h, w, 3) of uint8")
-    pixels = _padded(images, path) if domain == "mnist" else images
-    return from_arrays(pixels, check_labels(labels, 10, str(path)), CLASSES, (path,))
 
 
 # What is published of each. The customary subset is that of most papers on DigitFive.

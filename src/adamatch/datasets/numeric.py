@@ -1,4 +1,4 @@
-"""Arrays out of .idx, .npz, .h5, .mat and text: numbers come out, and nothing in the file is ever run."""
+"""Arrays out of .idx, .h5, .mat and text: numbers come out, and nothing in the file is ever run."""
 
 import bz2
 import gzip
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import LARGEST, open_file
-from adamatch.datasets.archive import RATIO, SLACK, members
+from adamatch.datasets.archive import RATIO, SLACK
 
 Array = NDArray[Any]
 SMALL = 1 << 26  # bytes of a table or of HDF5: USPS, the only such set, has a tenth of them
@@ -50,24 +50,6 @@ def idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     if len(data) != head + prod(shape):
         raise InputError(f"{path} says {shape} and has {len(data) - head} bytes: fetch it again")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
-
-
-def npz(path: Path, *names: str) -> list[Array]:
-    """Arrays of a NumPy archive; one of objects would have to be unpickled and is refused."""
-    found: dict[str, Array] = {}
-    for member in members(path):
-        name = member.name.removesuffix(".npy")
-        if name in names:
-            data = io.BytesIO(member.read())
-            try:
-                found[name] = np.lib.format.read_array(data, allow_pickle=False)
-            except Exception as error:  # the head is a piece of Python: whatever its parser says
-                raise InputError(f"{member.where} is not an array of numbers ({reason(error)}): refused") from None
-            if found[name].dtype.kind not in "biuf":
-                raise InputError(f"{member.where} is not an array of numbers: refused")
-    for name in set(names) - set(found):
-        raise InputError(f"{path} has no array called {name}: save it with np.savez(path, {'=..., '.join(names)}=...)")
-    return [found[name] for name in names]
 
 
 def h5(path: Path, *names: str) -> list[Array]:
