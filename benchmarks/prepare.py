@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import zipfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -135,7 +136,8 @@ def main() -> int:
 
         def watch() -> None:
             while not ended.wait(0.1):
-                seen.append(memory())
+                with suppress(OSError):  # a process that just ended
+                    seen.append(memory())
 
         threading.Thread(target=watch, daemon=True).start()
         rate = round(prepared(small, 64, folder / "small"))

@@ -33,12 +33,10 @@ def archive(folder: Path, count: int = COUNT, bad: tuple[int, ...] = ()) -> Spli
     path = folder / "images.zip"
     names = [f"a/{i:04d}.png" for i in range(count)]
     if not path.exists():
-        images = formats.random_images(count, 40, 50, 3)
-        data = [formats.encoded(image) for image in images]
-        formats.zipped(
-            path,
-            {name: d[: len(d) // 2] if i in bad else d for i, (name, d) in enumerate(zip(names, data, strict=True))},
-        )
+        data = [formats.encoded(image) for image in formats.random_images(count, 40, 50, 3)]
+        for i in bad:
+            data[i] = data[i][: len(data[i]) // 2]
+        formats.zipped(path, dict(zip(names, data, strict=True)))
     return from_names(path, names, np.arange(count) % 7, tuple("abcdefg"))
 
 

@@ -4,7 +4,6 @@ import gzip
 import io
 import shutil
 import struct
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,8 +29,16 @@ def prepared(name: str, folder: Path, domain: str, split: str, size: int = 32) -
     return Store.open(path)
 
 
-def grey(images: Array) -> Array:
-    return np.repeat(images[..., None], 3, axis=3)
+def check(store: Store, images: Array, labels: Array | None) -> None:
+    """Images of three channels, or grey ones."""
+    np.testing.assert_array_equal(store.images, images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3))
+    np.testing.assert_array_equal(store.labels, labels)  # type: ignore[arg-type]
+
+
+def unpack(archive: Path) -> None:
+    """The folders that it holds, in its place."""
+    shutil.unpack_archive(archive, archive.parent)
+    archive.unlink()
 
 
 @pytest.fixture
@@ -44,15 +51,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("unpacked", [False, True])
 def test_mnist(folder: Path, split: str, unpacked: bool) -> None:
     images, labels = formats.mnist(folder / "deep", split)
-    if unpacked:
-        for path in list((folder / "deep").iterdir()):
-            path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
-            path.unlink()
+    for path in list((folder / "deep").iterdir()) if unpacked else ():
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
     store = prepared("digitfive", folder, "mnist", split)
-    expected = np.zeros((20, 32, 32), np.uint8)
-    expected[:, 2:30, 2:30] = images
-    np.testing.assert_array_equal(store.images, grey(expected))
-    np.testing.assert_array_equal(store.labels, labels)
+    check(store, np.pad(images, ((0, 0), (2, 2), (2, 2))), labels)
     assert store.classes == tuple("0123456789")
 
 
@@ -60,23 +63,17 @@ def test_mnist(folder: Path, split: str, unpacked: bool) -> None:
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_usps(folder: Path, kind: str, split: str) -> None:
     images, labels = formats.usps_h5(folder)[split] if kind == "h5" else formats.usps_text(folder, split, kind)
-    store = prepared("digitfive", folder, "usps", split)
     expected = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC)) for image in images]
-    np.testing.assert_array_equal(store.images, grey(np.stack(expected)))
-    np.testing.assert_array_equal(store.labels, labels)
+    check(prepared("digitfive", folder, "usps", split), np.stack(expected), labels)
 
 
 @pytest.mark.parametrize("unpacked", [False, True])
 def test_mnist_m(folder: Path, unpacked: bool) -> None:
     made = formats.mnist_m(folder / "mnist_m.tar.gz")
     if unpacked:
-        with tarfile.open(folder / "mnist_m.tar.gz") as archive:
-            archive.extractall(folder / "deep", filter="data")
-        (folder / "mnist_m.tar.gz").unlink()
+        unpack(folder / "mnist_m.tar.gz")
     for split, (images, labels) in made.items():
-        store = prepared("digitfive", folder, "mnistm", split)
-        np.testing.assert_array_equal(store.images, images)
-        np.testing.assert_array_equal(store.labels, labels)
+        check(prepared("digitfive", folder, "mnistm", split), images, labels)
 
 
 @pytest.mark.parametrize("compressed", [True, False])
@@ -84,24 +81,17 @@ def test_mnist_m(folder: Path, unpacked: bool) -> None:
 def test_svhn(folder: Path, split: str, compressed: bool) -> None:
     data, images, labels = formats.svhn_bytes(compressed=compressed)
     (folder / f"{split}_32x32.mat").write_bytes(data)
-    store = prepared("svhn", folder, "svhn", split)
-    np.testing.assert_array_equal(store.images, images)
-    np.testing.assert_array_equal(store.labels, labels)
+    check(prepared("svhn", folder, "svhn", split), images, labels)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_synthetic_digits(folder: Path, packed: bool) -> None:
     made = {split: formats.svhn_bytes(seed=i) for i, split in enumerate(("train", "test"))}
-    files = {f"synth_{split}_32x32.mat": data for split, (data, _, _) in made.items()}
-    if packed:
-        formats.zipped(folder / "SynthDigits.zip", files)
-    else:
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
+    formats.zipped(folder / "SynthDigits.zip", {f"synth_{name}_32x32.mat": made[name][0] for name in made})
+    if not packed:
+        unpack(folder / "SynthDigits.zip")
     for split, (_, images, labels) in made.items():
-        store = prepared("digitfive", folder, "syn", split)
-        np.testing.assert_array_equal(store.images, images)
-        np.testing.assert_array_equal(store.labels, labels)
+        check(prepared("digitfive", folder, "syn", split), images, labels)
 
 
 def reference_square(image: Image.Image, size: int) -> Array:
@@ -126,8 +116,7 @@ def test_domainnet(folder: Path, size: int, unpacked: bool) -> None:
     }
     formats.domainnet(folder, "painting", images, classes)
     if unpacked:
-        shutil.unpack_archive(folder / "painting.zip", folder)
-        (folder / "painting.zip").unlink()
+        unpack(folder / "painting.zip")
     store = prepared("domainnet", folder, "painting", "train", size)
     assert store.classes == tuple(classes)
     assert store.labels is not None
@@ -157,20 +146,13 @@ def test_domainnet_says_what_does_not_fit(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tar", "folder", "flat folder"])
 def test_office31(folder: Path, kind: str) -> None:
-    names = [f"{c}/frame_{i:04d}.jpg" for c in ("back_pack", "bike") for i in range(1, 11)]
-    members = {
-        f"domain_adaptation_images/{domain}/images/{name}": formats.encoded(
-            formats.random_images(1, 40, 40, 3, seed=d * 100 + k)[0]
-        )
-        for d, domain in enumerate(("amazon", "dslr"))
-        for k, name in enumerate(names)
-    }
-    if kind == "tar":
-        formats.tar(folder / "domain_adaptation_images.tar.gz", members)
-    for name, data in members.items() if kind != "tar" else ():
-        path = folder / (name if kind == "folder" else name.replace("/images", ""))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    between = "" if kind == "flat folder" else "/images"
+    places = [f"{domain}{between}/{label}" for domain in ("amazon", "dslr") for label in ("back_pack", "bike")]
+    images = iter(formats.random_images(40, 40, 40, 3))
+    members = {f"{place}/{i:04d}.jpg": formats.encoded(next(images)) for place in places for i in range(10)}
+    formats.tar(folder / "domain_adaptation_images.tar.gz", members)
+    if kind != "tar":
+        unpack(folder / "domain_adaptation_images.tar.gz")
     stores = [prepared("office31", folder, "amazon", split) for split in ("train", "test")]
     assert [len(store) for store in stores] == [16, 4]
     assert stores[0].classes == ("back_pack", "bike")
@@ -195,8 +177,7 @@ def test_pacs(folder: Path, kind: str) -> None:
     members = pacs_members()
     formats.zipped(folder / "PACS.zip", members)
     if kind == "folder":
-        shutil.unpack_archive(folder / "PACS.zip", folder)
-        (folder / "PACS.zip").unlink()
+        unpack(folder / "PACS.zip")
     train, test = (prepared("pacs", folder, "photo", split) for split in ("train", "test"))
     assert (len(train), len(test)) == (28, 7)
     assert test.labels is not None
@@ -230,8 +211,7 @@ def test_cifar(folder: Path, name: str, kind: str) -> None:
     formats.cifar(folder / f"cifar-{'100' if many else '10'}-{kind}.tar.gz", shuffled, kind)
     for split, wanted in (("train", members[:-1]), ("test", members[-1:])):
         store = prepared(name, folder, name, split)
-        np.testing.assert_array_equal(store.images, np.concatenate([parts[m][0] for m in wanted]))
-        np.testing.assert_array_equal(store.labels, np.concatenate([parts[m][1] for m in wanted]))
+        check(store, *(np.concatenate([parts[m][i] for m in wanted]) for i in range(2)))
         assert len(store.classes) == (100 if many else 10)
 
 
@@ -248,12 +228,7 @@ def test_stl10(folder: Path) -> None:
     made = formats.stl10(folder / "stl10_binary.tar.gz", {"train": 3, "test": 4, "unlabeled": 5})
     for split, name in (("train", "train"), ("test", "test"), ("unlabelled", "unlabeled")):
         images, labels = made[name]
-        store = prepared("stl10", folder, "stl10", split, 96)
-        np.testing.assert_array_equal(store.images, images)
-        if name == "unlabeled":
-            assert store.labels is None
-        else:
-            np.testing.assert_array_equal(store.labels, labels)
+        check(prepared("stl10", folder, "stl10", split, 96), images, None if name == "unlabeled" else labels)
     small = prepared("stl10", folder, "stl10", "train", 32)
     expected = made["train"][0].reshape(3, 32, 3, 32, 3, 3).mean(axis=(2, 4))
     assert np.abs(small.images - expected).max() < 1, "Pillow rounds after each direction"

@@ -107,7 +107,7 @@ def download(
             else:
                 _say(f"{folder / file.name}: {'checksum holds' if file.checksum else 'no checksum is published'}")
     if len(failed) < len(wanted):
-        _say(f"next: adamatch data prepare {name} --from {folder}{_given(data)}")
+        _say(f"next: adamatch data prepare {name} --from {folder}{_data_option(data)}")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} files of {name} could not be fetched; the last: {failed[-1]}")
 
@@ -130,7 +130,7 @@ def prepare(
     for line in missing:
         _say(line, "missing", "yellow")
     _run(jobs, workers, skip_bad)
-    _say(f"next: adamatch data verify {name}{_given(data)}")
+    _say(f"next: adamatch data verify {name}{_data_option(data)}")
 
 
 @app.command()
@@ -227,7 +227,7 @@ def _say(line: str, level: str = "", colour: str = "") -> None:
     console.print(Text.assemble((level, colour), " " * bool(level), shown(line)))
 
 
-def _given(data: Path | None) -> str:
+def _data_option(data: Path | None) -> str:
     return f" --data {data}" if data else ""
 
 
