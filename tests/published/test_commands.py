@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from published import formats
 from typer.testing import CliRunner
 
@@ -82,8 +83,6 @@ def test_generate(folder: Path, tmp_path: Path) -> None:
     store = Store.open(data / "digitfive" / "synthetic_drawn" / "train-32")
     assert len(store) == 20
     assert store.info["generated"] == "by adamatch, seed 0"
-    from PIL import Image
-
     (tmp_path / "photos").mkdir()
     for i in range(2):
         Image.new("RGB", (50, 50), (i, i, i)).save(tmp_path / "photos" / f"{i}.jpg")
@@ -92,11 +91,14 @@ def test_generate(folder: Path, tmp_path: Path) -> None:
     assert "made here" in call("list", "--data", data)
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("list",), ("download",), ("prepare",), ("verify",), ("generate",), ("generate", "digits")]
-)
-def test_help(words: tuple[str, ...]) -> None:
-    said = call(*words, "--help")
-    assert "Usage" in said
-    if words not in ((), ("list",), ("generate",)):
-        assert "Example: adamatch data" in said
+def test_help() -> None:
+    for words in (
+        (),
+        ("list",),
+        ("download",),
+        ("prepare",),
+        ("verify",),
+        ("generate", "mnistm"),
+        ("generate", "digits"),
+    ):
+        assert ("Example: adamatch data" in call(*words, "--help")) == (words not in ((), ("list",)))

@@ -32,7 +32,7 @@ def prepared(name: str, folder: Path, domain: str, split: str, size: int = 32) -
 def check(store: Store, images: Array, labels: Array | None) -> None:
     """Images of three channels, or grey ones."""
     np.testing.assert_array_equal(store.images, images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3))
-    np.testing.assert_array_equal(store.labels, labels)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(store.labels, labels)
 
 
 def unpack(archive: Path) -> None:
@@ -240,12 +240,7 @@ CUT: list[tuple[str, str, Callable[[Path], object], str]] = [
     ("digitfive", "usps", lambda p: formats.usps_text(p, "train", "zip"), "train"),
     ("digitfive", "mnistm", lambda p: formats.mnist_m(p / "mnist_m.tar.gz"), "train"),
     ("svhn", "svhn", lambda p: (p / "train_32x32.mat").write_bytes(formats.svhn_bytes()[0]), "train"),
-    (
-        "stl10",
-        "stl10",
-        lambda p: formats.stl10(p / "stl10_binary.tar.gz", {"train": 1, "test": 1, "unlabeled": 1}),
-        "unlabelled",
-    ),
+    ("stl10", "stl10", lambda p: formats.stl10(p / "stl10_binary.tar.gz", {"train": 1, "unlabeled": 1}), "unlabelled"),
     ("pacs", "photo", lambda p: formats.zipped(p / "PACS.zip", pacs_members()), "train"),
 ]
 
@@ -328,20 +323,10 @@ def test_lists_that_are_none(folder: Path, line: bytes, says: str) -> None:
         prepared("domainnet", folder, "sketch", "train")
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array(["1", "2"]),
-        np.array([0.5, 1.0]),
-        np.array([np.nan, 1]),
-        np.array([1e300, 1]),
-        np.array([2**63, 1], np.uint64),
-    ],
-    ids=["texts", "halves", "no number", "huge", "beyond 64 bits"],
-)
-def test_labels_that_are_none(labels: Array) -> None:
+@pytest.mark.parametrize("labels", [["1", "2"], [0.5, 1.0], [np.nan, 1], [1e300, 1], [2**63, 1], [-1, 2], [10, 3]])
+def test_labels_that_are_none(labels: list[object]) -> None:
     with pytest.raises(InputError, match="here has labels that are not whole numbers from 0 to 9"):
-        check_labels(labels, 10, "here")
+        check_labels(np.array(labels), 10, "here")
 
 
 def test_an_empty_h5_and_an_mnist_of_other_sides(folder: Path) -> None:
@@ -352,10 +337,8 @@ def test_an_empty_h5_and_an_mnist_of_other_sides(folder: Path) -> None:
     with pytest.raises(InputError, match=r"usps\.h5 holds no images"):
         prepared("digitfive", folder, "usps", "train")
     formats.mnist(folder, "train")
-    path = folder / "train-images-idx3-ubyte.gz"
-    path.write_bytes(
-        gzip.compress(struct.pack(">IIII", 2051, 15680, 1, 1) + bytes(15680))
-    )  # padded, each is 25 times as large
+    pixels = struct.pack(">IIII", 2051, 15680, 1, 1) + bytes(15680)  # padded, each is 25 times as large
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(pixels))
     with pytest.raises(InputError, match=r"images of \(1, 1\), and MNIST's are of \(28, 28\)"):
         prepared("digitfive", folder, "mnist", "train")
 
@@ -366,7 +349,5 @@ def test_a_stream_that_is_damaged_in_its_middle(folder: Path) -> None:
     raw = bytearray((folder / "SynthDigits.zip").read_bytes())
     raw[300_000:300_100] = bytes(100)
     (folder / "SynthDigits.zip").write_bytes(raw)
-    with pytest.raises(
-        InputError, match=r"SynthDigits\.zip.* cannot be read .*'synth_train_32x32\.mat'.*fetch it again"
-    ):
+    with pytest.raises(InputError, match=r"SynthDigits\.zip.* cannot be read .*'synth_train_32x32\.mat'"):
         prepared("digitfive", folder, "syn", "train")
