@@ -17,7 +17,7 @@ from torch import Tensor
 
 from adamatch import networks
 from adamatch.experiment import versions
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.initialise import domain_similarity, linear_probe, propagate
 from adamatch.networks.frozen import Whole
 from adamatch.networks.pretrained import imagenet

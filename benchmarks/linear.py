@@ -21,7 +21,7 @@ from torch import Tensor
 
 from adamatch import networks
 from adamatch.experiment import versions
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.tasks import Labelled, Unlabelled, labelled
 from adamatch.initialise import linear_probe, propagate
 from adamatch.networks.norm import estimate_statistics

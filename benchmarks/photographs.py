@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 import adamatch
 from adamatch import plan
 from adamatch.base.cli_names import number
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.store import Store
 from adamatch.images.tasks import choose
 from adamatch.images.user_data import OwnData
@@ -91,8 +91,6 @@ def go(given: argparse.Namespace) -> bool:
     methods = given.method or ["adamatch", "supervised"]
     waiting = [f"{pair}:{method}:{seed}" for seed in given.seeds for pair in pairs for method in methods]
     waiting = [each for each in waiting if not (given.out / f"{name_of(each, given.labels)}.json").exists()]
-    for domain in sorted({domain for each in waiting for domain in each.split(":")[:2]}):
-        images(given, domain)  # once, before processes would do it at the same time
     running: list[subprocess.Popen[bytes]] = []
     well = True
     began = time.monotonic()
@@ -110,8 +108,7 @@ def go(given: argparse.Namespace) -> bool:
 
 def images(given: argparse.Namespace, domain: str) -> Store:
     folder = given.data / domain / INSIDE[given.set]
-    cache = given.runs / "stores" / f"{given.set}{given.size}" / domain
-    return read(folder, size=given.size, labelled=True, shape="crop", cache=cache)
+    return read(folder, size=given.size, labelled=True, shape="crop")
 
 
 def do(given: argparse.Namespace, source: str, target: str, method: str, seed: str) -> str:

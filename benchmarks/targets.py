@@ -16,7 +16,7 @@ import adamatch
 from adamatch.base.files import read_json
 from adamatch.datasets import rendered
 from adamatch.finalise import JUDGED
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.store import Store
 from adamatch.train.run_folder import RunFolder
 

@@ -18,10 +18,8 @@ from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config.run import LARGEST_SEED, LATE, MOST_LABELS, Recipe, Run
 from adamatch.experiment import solve
 from adamatch.finalise import judged
-from adamatch.images.folders import is_store, median_side
-from adamatch.images.items import sides
-from adamatch.images.store import Store
-from adamatch.images.tables import contains, lies_in, listed, names_files, same_files
+from adamatch.images.listing import contains, lies_in, listed, same_files
+from adamatch.images.reading import median_side
 from adamatch.images.tasks import Problem, few_of_many
 from adamatch.images.user_data import OwnData
 from adamatch.initialise.domain_similarity import likeness
@@ -130,7 +128,7 @@ def fit(
             late=LATE if target_labels is not None and not repeat else 0.0,
             frozen=frozen,
         )
-        chosen = choose(asked, lambda: _side(source), machine)
+        chosen = choose(asked, lambda: median_side(source), machine)
         recipe, own = chosen.recipe, network if isinstance(network, nn.Module) else None
         data = OwnData(recipe.size, recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         methods = (method, twins.ALONE) if twin else (method,)
@@ -274,21 +272,6 @@ def _shape_of(net: nn.Module) -> str:
     """A name by which a network of one's own is known again: its class, and a digest of its tensors' names and shapes."""
     shapes = repr([(name, tuple(value.shape)) for name, value in net.state_dict().items()])
     return f"{type(net).__name__} ({hashlib.sha256(shapes.encode()).hexdigest()[:8]})"
-
-
-def _side(source: Any) -> int:
-    """The median short side of the images, 0 where only reading them all would tell."""
-    if isinstance(source, Store):
-        return source.size
-    if is_store(source):
-        return Store.open(source).size
-    if names_files(source):
-        return median_side(source)
-    if (seen := sides(source)) is not None:
-        return seen
-    first = source[0] if isinstance(source, tuple) else source
-    shape = getattr(first, "shape", ())
-    return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order
 
 
 def _same(source: Any, target: Any) -> bool:

@@ -23,8 +23,7 @@ from adamatch.base.files import checksum, columns, make_folder, read_json, seale
 from adamatch.config.run import LARGEST_SIZE
 from adamatch.evaluate import Score, predict, score
 from adamatch.images.decode import SIXTEEN_BITS, Shape
-from adamatch.images.folders import read
-from adamatch.images.stream import How, stream
+from adamatch.images.reading import read, stream
 from adamatch.networks import graph
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_tensors
@@ -120,7 +119,7 @@ class Model:
 
     def stream(self, images: Any, *, skip_bad: bool = False) -> tuple[int, Iterator[Predictions]]:
         """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
-        count, stores = stream(images, How(self.size, self.shape, skip_bad, self.white))
+        count, stores = stream(images, size=self.size, shape=self.shape, white=self.white, skip_bad=skip_bad)
 
         def portions() -> Iterator[Predictions]:
             for store in stores:
@@ -133,7 +132,7 @@ class Model:
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy and a table per class on labelled images: one folder per class, a CSV, arrays with labels, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
-        store = read(images, classes=self.classes, labelled=True, leave=True, **how)
+        store = read(images, classes=self.classes, labelled=True, drop_unknown=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 

@@ -130,8 +130,8 @@ def _group(x: Tensor) -> Any:
     return _host if x.is_cpu else None
 
 
-# Opaque to torch.compile, recorded by CUDA graphs. No rank appears outside of them: all ranks compile the same graph, and
-# so exchange messages in the same order.
+# Opaque to torch.compile, recorded by CUDA graphs. No rank appears outside of them: all ranks compile the same graph,
+# and so exchange messages in the same order.
 
 
 @torch.library.custom_op("adamatch::total", mutates_args=())

@@ -29,7 +29,7 @@ def free_memory() -> int:
 
 
 def _left_in_groups() -> Iterator[int]:
-    """The memory left in each control group (version 2) of this process: a container's or a cluster job's may be small."""
+    """The memory left in each control group (version 2) of this process: containers and cluster jobs have limits."""
     with suppress(OSError, StopIteration):
         lines = (PROC / "self" / "cgroup").read_text().splitlines()
         inner = GROUPS / next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))

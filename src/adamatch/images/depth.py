@@ -1,49 +1,39 @@
 """Grey of 16 bits: which value is white. One for all images of a source, so that their brightness stays comparable.
 
-Where a file says how many bits it uses (PNG: sBIT, TIFF: BitsPerSample, MaxSampleValue), that holds. Else it is 4095 where no
-image that is looked at goes beyond it, since 12-bit scans come in 16-bit files and would be nearly black; else 65535.
+Where a file says how many bits it uses (PNG: sBIT, TIFF: BitsPerSample, MaxSampleValue), that holds. Else it is 4095
+where no image of a sample goes beyond it (12-bit scans come in 16-bit files, and would be nearly black); else 65535.
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from adamatch.base.regular_files import read_file
 from adamatch.images.decode import TWELVE_BITS, opened, white_in, white_of
-from adamatch.images.items import images_of
+from adamatch.images.items import encoded, sample
 
-LOOKED_AT = 200  # images
+SAMPLE = 200  # images
 FIRST = 3  # of a dataset, of which each image may cost much: where these have 8 bits, all have
 
 
 def white_among(paths: Sequence[Path], where: str, notes: list[str]) -> int:
-    """What is white in files of 16 bits, said in the notes; 0 where none of those that are looked at has 16 bits."""
-    chosen = random.Random(0).sample(paths, min(LOOKED_AT, len(paths)))
-    return _white(map(_look, chosen), where, notes)
+    """The white of files of 16 bits, which goes to the notes; 0 where none of a sample has 16 bits."""
+    return _white(random.Random(0).sample(paths, min(SAMPLE, len(paths))), where, notes)
 
 
-def white_inside(dataset: Any, where: str, notes: list[str]) -> int:
+def white_inside(dataset: Any, notes: list[str]) -> int:
     """The same of a dataset that can be asked for any of its images; 0 for others."""
-    if not any(map(any, map(_look, images_of(dataset, FIRST)))):
-        return 0
-    return _white(map(_look, images_of(dataset, LOOKED_AT)), where, notes)
+    return _white(sample(dataset, SAMPLE), "the dataset", notes) if _white(sample(dataset, FIRST), "", []) else 0
 
 
-class _Seen(NamedTuple):
-    """Of an image of 16 bits: the largest value that it may have, where it says so, else the largest that it has."""
-
-    white: int = 0
-    largest: int = 0
-
-
-def _white(looks: Iterable[_Seen], where: str, notes: list[str]) -> int:
-    seen = list(looks)
-    said, most = (max(values, default=0) for values in zip(*seen, strict=True))
+def _white(images: Iterable[Any], where: str, notes: list[str]) -> int:
+    looks = [_look(image) for image in images]
+    said, most = (max((look[part] for look in looks), default=0) for part in (0, 1))
     if not most:
         return said
     white = white_of(most)
@@ -52,17 +42,17 @@ def _white(looks: Iterable[_Seen], where: str, notes: list[str]) -> int:
     return white
 
 
-def _look(image: Any) -> _Seen:
-    if isinstance(image, Mapping):  # HuggingFace's, not decoded
-        image = image.get("bytes") or image.get("path")
+def _look(image: Any) -> tuple[int, int]:
+    """Of an image of 16 bits: the white that its file gives, else 0 and its largest value. Of others 0 and 0."""
+    image = encoded(image)
     if isinstance(image, (str, Path, bytes)):
         with suppress(Exception):  # damaged ones are reported when they are decoded
             content = image if isinstance(image, bytes) else read_file(Path(image))
             with opened(content) as picture:
                 white = white_in(picture, content)
-                return _Seen(white=white) if white else _look(picture)
-        return _Seen()
+                return (white, 0) if white else _look(picture)
+        return 0, 0
     if isinstance(image, Image.Image):
-        return _Seen(largest=int(np.asarray(image).max()) if image.mode.startswith("I;16") else 0)
+        return 0, int(np.asarray(image).max()) if image.mode.startswith("I;16") else 0
     values = np.asarray(image)
-    return _Seen(largest=int(values.max()) if values.dtype == np.uint16 and values.size else 0)
+    return 0, int(values.max()) if values.dtype == np.uint16 and values.size else 0
