@@ -1,8 +1,7 @@
-"""Index streams: every epoch a permutation, the same everywhere, resumable at any batch."""
+"""Index streams: every epoch is a permutation, the same everywhere; a stream can be resumed at any batch."""
 
-import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from adamatch.images.sampler import BLOCK, Stream
@@ -16,6 +15,11 @@ def take(stream: Stream, count: int) -> list[int]:
 
 @settings(max_examples=60)
 @given(n=st.integers(1, 200), batch=st.integers(1, 70), seed=st.integers(0, 2**40))
+@example(n=1, batch=1, seed=0)
+@example(n=63, batch=64, seed=0)
+@example(n=64, batch=64, seed=0)
+@example(n=65, batch=64, seed=0)
+@example(n=64 * BLOCK + 1, batch=64, seed=0)
 def test_every_epoch_is_a_permutation(n: int, batch: int, seed: int) -> None:
     count = min(3 * BLOCK, -(-5 * n // batch) + 2)
     drawn = take(Stream(n, batch, seed, CPU), count)
@@ -37,19 +41,6 @@ def test_the_same_after_a_seek(n: int, batch: int, seed: int, taken: int) -> Non
     sought.taken = taken
     assert take(straight, 5) == take(sought, 5)
     assert straight.taken == sought.taken == taken + 5
-
-
-@pytest.mark.parametrize(
-    ("n", "batch"), [(1, 1), (1, 64), (3, 64), (63, 64), (64, 64), (65, 64), (4096, 64), (4097, 64)]
-)
-def test_sizes_around_the_batch_and_the_block(n: int, batch: int) -> None:
-    stream = Stream(n, batch, 0, CPU)
-    for _ in range(2 * BLOCK + 3):
-        index = stream.next()
-        assert index.shape == (batch,)
-        assert index.dtype == torch.long
-        assert index.min() >= 0
-        assert index.max() < n
 
 
 def test_seeds_and_epochs_differ() -> None:

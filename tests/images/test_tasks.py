@@ -2,8 +2,6 @@
 
 import math
 import statistics
-import subprocess
-import sys
 from dataclasses import fields
 
 import numpy as np
@@ -24,7 +22,6 @@ from adamatch.images.tasks import (
     few_of_many,
     labelled,
     pose,
-    probabilities,
     split_hash,
 )
 
@@ -33,9 +30,7 @@ CLASSES = ("ant", "bee", "cow")
 
 def store(count: int, first: int = 0) -> Store:
     """Every image tells its own number: all its pixels are `first` + its place."""
-    images = np.broadcast_to(
-        np.arange(first, first + count, dtype=np.uint8)[:, None, None, None], (count, 8, 8, 3)
-    ).copy()
+    images = np.arange(first, first + count, dtype=np.uint8).repeat(8 * 8 * 3).reshape(count, 8, 8, 3)
     return Store(images, np.arange(count, dtype=np.int64) % 3, CLASSES)
 
 
@@ -52,9 +47,8 @@ def numbers(pool: Labelled | Unlabelled) -> list[int]:
 
 def right(pool: Labelled) -> bool:
     """Whether every image still has the label that it had in its store."""
-    origin = {
-        n: i % 3 for first, count in ((0, 30), (30, 9), (100, 24)) for i, n in enumerate(range(first, first + count))
-    }
+    first = ((0, 30), (30, 9), (100, 24))
+    origin = {start + place: place % 3 for start, count in first for place in range(count)}
     return [origin[n] for n in numbers(pool)] == list(pool.labels)
 
 
@@ -66,14 +60,12 @@ def test_uda_has_the_source_with_labels_and_the_target_without() -> None:
     assert numbers(posed.unlabelled) == list(range(100, 124))
     assert posed.chosen == ()
     assert posed.classes == CLASSES
-
-
-def test_uda_from_several_sources_reads_them_as_one() -> None:
+    assert pool.parts[0] is SOURCE.images, "nothing is copied"
+    assert posed.unlabelled.parts[0] is TARGET.images
     (pool,) = problem("uda", sources=(SOURCE, MORE)).labelled
-    assert len(pool.parts) == 2
-    assert numbers(pool) == list(range(39))
-    assert len(pool) == 39
+    assert (len(pool), len(pool.parts), numbers(pool)) == (39, 2, list(range(39))), "several sources are one pool"
     assert right(pool)
+    assert [each.name for each in fields(Unlabelled)] == ["parts"], "an unlabelled pool is images and nothing else"
 
 
 @pytest.mark.parametrize("k", [1, 5, 8])
@@ -94,16 +86,13 @@ def test_ssda_has_two_labelled_pools() -> None:
     assert min(numbers(few)) >= 100
     assert right(source)
     assert right(few)
-    assert len(posed.unlabelled) == 24
+    assert numbers(posed.unlabelled) == list(range(100, 124))
 
 
 def test_oracle_has_all_labels_of_both() -> None:
-    posed = problem("oracle")
-    assert len(posed.labelled) == 2
-    source, target = posed.labelled
-    assert numbers(target) == list(range(100, 124))
+    source, target = problem("oracle").labelled
+    assert (numbers(source), numbers(target)) == (list(range(30)), list(range(100, 124)))
     assert right(target)
-    assert numbers(source) == list(range(30))
 
 
 def test_the_subset_depends_on_seed_and_count_and_on_nothing_else() -> None:
@@ -111,16 +100,6 @@ def test_the_subset_depends_on_seed_and_count_and_on_nothing_else() -> None:
     assert len(set(subsets.values())) == 10
     assert problem("ssda", 2, 3).chosen == subsets[2, 3]  # the same images for the same seed in another task
     assert len({split_hash(chosen) for chosen in subsets.values()}) == 10
-
-
-def test_another_process_chooses_the_same() -> None:
-    code = (
-        "import numpy as np; from adamatch.images.tasks import choose, split_hash; "
-        "rows, _ = choose(np.arange(24) % 3, ('a', 'b', 'c'), 4, 11); print(rows.tolist(), split_hash(rows.tolist()))"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    rows, _ = choose(np.arange(24) % 3, CLASSES, 4, 11)
-    assert said.strip() == f"{rows.tolist()} {split_hash(rows.tolist())}"
 
 
 def test_the_choice_is_known() -> None:
@@ -180,10 +159,6 @@ def test_images_without_labels_cannot_teach() -> None:
     assert len(pose("uda", [SOURCE], Store(TARGET.images, None, CLASSES), {}).unlabelled) == 24
 
 
-def test_an_unlabelled_pool_is_images_and_nothing_else() -> None:
-    assert [each.name for each in fields(Unlabelled)] == ["parts"]
-
-
 def test_a_teachers_images_join_the_labelled_ones() -> None:
     posed = problem("ssda", 2)
     soft = np.random.default_rng(0).dirichlet([1, 1, 1], 4).astype(np.float32)
@@ -193,6 +168,7 @@ def test_a_teachers_images_join_the_labelled_ones() -> None:
     np.testing.assert_array_equal(pool.labels[:36], np.eye(3)[np.concatenate([each.labels for each in posed.labelled])])
     np.testing.assert_array_equal(pool.labels[36:], soft)
     assert mixed.unlabelled is posed.unlabelled
+    assert (posed.probes, mixed.probes) == ((), posed.labelled), "a student is probed with images of true labels"
     nothing = add_labelled(posed, Labelled((TARGET.images[:0],), soft[:0]), 3, 0)  # a teacher that is sure of nothing
     assert len(nothing.labelled[0]) == 36
 
@@ -237,23 +213,6 @@ def test_no_class_is_preferred_where_a_students_images_are_in_the_order_of_their
     assert np.ptp(of_classes) < 0.05 * of_classes.mean()
     assert np.array_equal(counts[0], counts[1])  # the same for a seed, on every machine and rank
     assert np.ptp(counts[0]) == 0 or not np.array_equal(counts[0], counts[2])  # who comes once more is drawn
-
-
-def test_a_student_is_probed_with_images_whose_labels_were_given() -> None:
-    posed = problem("ssda", 2)
-    soft = np.full((4, 3), 1 / 3, np.float32)
-    assert not posed.probes  # all labelled images are such
-    assert add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0).probes == posed.labelled
-
-
-def test_probabilities() -> None:
-    np.testing.assert_array_equal(probabilities(np.array([2, 0]), 3), [[0, 0, 1], [1, 0, 0]])
-    assert probabilities(np.array([2, 0]), 3).dtype == probabilities(np.full((2, 3), 1 / 3), 3).dtype == np.float32
-
-
-def test_labelled_copies_nothing_of_the_images() -> None:
-    assert labelled(SOURCE).parts[0] is SOURCE.images
-    assert problem("uda").unlabelled.parts[0] is TARGET.images
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
