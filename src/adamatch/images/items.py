@@ -63,15 +63,7 @@ def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[An
     An image is Pillow's, an array, a tensor, a path, a file's bytes, or HuggingFace's that is not decoded.
     """
     columns: tuple[str, str | None] | None = None
-    for number, read in enumerate(_readers(dataset)):
-        try:
-            item = read()
-        except InputError:
-            raise
-        except Exception as error:
-            if not is_hub(dataset):
-                raise  # the user's own code: the trace is theirs to see
-            raise InputError(f"image {number} of the dataset cannot be read ({error})") from None
+    for item in _read(dataset):
         if isinstance(item, Mapping):
             columns = columns or columns_of(dataset, item, labelled)
             item = tuple(item[name] for name in columns if name)
@@ -79,12 +71,21 @@ def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[An
         yield image, rest[:1] if labelled is not False else []
 
 
-def _readers(dataset: Any) -> Iterator[Callable[[], Any]]:
-    """One call for each item, which may fail."""
-    if length(dataset) and not isinstance(dataset, IterableDataset):
-        yield from (lambda number=number: dataset[number] for number in range(length(dataset)))
-    else:
-        yield from (lambda item=item: item for item in dataset)
+def _read(dataset: Any) -> Iterator[Any]:
+    """The items; an error of HuggingFace's library gets the item's number, one of the user's code keeps its trace."""
+    number = 0
+    try:
+        if length(dataset) and not isinstance(dataset, IterableDataset):
+            for number in range(length(dataset)):
+                yield dataset[number]
+        else:
+            for item in dataset:
+                yield item
+                number += 1
+    except Exception as error:
+        if isinstance(error, InputError) or not is_hub(dataset):
+            raise
+        raise InputError(f"image {number} of the dataset cannot be read ({error})") from None
 
 
 def _opened(image: Any, number: int, white: int) -> Any:

@@ -122,18 +122,14 @@ def _rows(source: Any, wanted: Wanted) -> list[Row]:
         if labels is None:
             bare = [each for each in paths if os.path.isfile(each) and not is_list(each)]
             if wanted.labelled and bare:
-                raise InputError(
-                    f"{bare[0]} has no label: give (paths, labels), pairs of a path and a label, or folders"
-                )
+                remedy = "give (paths, labels), pairs of a path and a label, or folders"
+                raise InputError(f"{bare[0]} has no label: {remedy}")
             return _several([(str(each), each) for each in paths], wanted)
-    where = where_of(source)
+    where, rows = where_of(source), []
     if labels is not None and len(labels) != len(paths):
         raise InputError(f"{where} has {len(paths)} paths and {len(labels)} labels: there must be one label for each")
-    if labels is None or wanted.labelled is False:
-        names: list[str | None] = [None] * len(paths)
-    else:
-        names = [_name(label) for label in labels]
-    rows = []
+    without = labels is None or wanted.labelled is False
+    names = [None] * len(paths) if without else [_name(label) for label in labels or ()]
     for row, (path, name) in enumerate(zip(paths, names, strict=True)):
         if not isinstance(path, (str, Path)):
             raise InputError(f"{where}, row {row}: a path is missing")
@@ -170,13 +166,11 @@ def _csv(file: Path, wanted: Wanted) -> list[Row]:
         raise InputError(f"{file} has no labels: add a column `label`")
     rows = []
     for number, cells in lines:
-        hint = f"paths are relative to {file.parent}"
-        if number == 1:
-            hint = "a header? its columns are path,label, separated by commas"
         path, label = (cells[at] if len(cells) > at else "" for at in (at_path, at_label))
-        rows.append(
-            _row(_found(file.parent, path), label if has_labels else None, f"{file}, line {number}", hint, wanted)
-        )
+        header_hint = "a header? its columns are path,label, separated by commas"
+        hint = header_hint if number == 1 else f"paths are relative to {file.parent}"
+        name = label if has_labels else None
+        rows.append(_row(_found(file.parent, path), name, f"{file}, line {number}", hint, wanted))
     return rows
 
 
@@ -189,9 +183,8 @@ def _found(folder: Path, name: str) -> Path:
 def _columns(frame: Any, wanted: Wanted) -> tuple[list[Any], list[Any] | None]:
     """The columns `path` and `label` of a DataFrame, by these or the other names that CSV lists may have."""
     names = {str(name).lower(): name for name in frame.columns}
-    path, label = (
-        next((names[name] for name in each if name in names), None) for each in (PATH_HEADERS, LABEL_HEADERS)
-    )
+    path = next((names[name] for name in PATH_HEADERS if name in names), None)
+    label = next((names[name] for name in LABEL_HEADERS if name in names), None)
     if path is None:
         found = ", ".join(map(str, frame.columns))
         raise InputError(f"the DataFrame has no column `path` (it has {found}): rename the one that holds the files")

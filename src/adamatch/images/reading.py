@@ -1,5 +1,6 @@
 """Anything that holds images -> a store, at once or a portion at a time."""
 
+import itertools
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -90,18 +92,19 @@ def stream(
     """
     notes: list[str] = []
     source = listed(source)
-    form: _Form = {"size": size, "shape": shape, "white": white}
     portion = max(1, min(PORTION, BYTES // (size * size * 3)))
     if names_files(source) and not is_store(source):
         paths = list_files(source, Wanted(labelled=False, missing=skip_bad))[0]
-        form["white"] = white or white_among(paths, where_of(source), notes)
-        return len(paths), _ahead(_files(paths, portion, form, skip_bad), notes)
+        white = white or white_among(paths, where_of(source), notes)
+        load = partial(read_files, size=size, shape=shape, white=white, skip_bad=skip_bad)
+        return len(paths), _ahead(_readable(paths, portion, load), notes)
     if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
-        images = read(source, labelled=False, **form).images
-        return len(images), iter([_numbered(images, 0)])
+        whole = read(source, size=size, labelled=False, shape=shape, white=white).images
+        return len(whole), iter([_numbered(whole, 0)])
     refuse(source)
-    form["white"] = white or white_inside(source, notes)
-    return length(source), _ahead(_items(source, portion, form), notes)
+    white = white or white_inside(source, notes)
+    images = (image for image, _ in squares(source, size=size, shape=shape, white=white, labelled=False))
+    return length(source), _ahead(_portions(images, portion), notes)
 
 
 def median_side(source: Any, sample: int = 200) -> int:
@@ -162,14 +165,6 @@ def read_files(
     return Store(images[kept] if skipped else images, None, (), {"files": files, "skipped": why})
 
 
-class _Form(TypedDict):
-    """How images become pixels."""
-
-    size: int
-    shape: Shape
-    white: int
-
-
 def _none_readable(count: int, skipped: Mapping[str, str]) -> InputError:
     return InputError(f"none of {count} images can be read, for example: {next(iter(skipped.values()))}")
 
@@ -196,25 +191,21 @@ def _selected(
     return Store(images, labels, tuple(classes), {**store.info, "notes": notes})
 
 
-def _files(paths: Sequence[Path], portion: int, form: _Form, skip_bad: bool) -> Iterator[Store]:
+def _readable(paths: Sequence[Path], portion: int, load: Callable[[Sequence[Path]], Store]) -> Iterator[Store]:
     found, skipped = 0, dict[str, str]()
     for start in range(0, len(paths), portion):
-        part = read_files(paths[start : start + portion], skip_bad=skip_bad, **form)
+        part = load(paths[start : start + portion])
         found, skipped = found + len(part), skipped or part.info["skipped"]
         yield part
     if not found:
         raise _none_readable(len(paths), skipped)
 
 
-def _items(dataset: Any, portion: int, form: _Form) -> Iterator[Store]:
-    done, part = 0, list[Pixels]()
-    for image, _ in squares(dataset, labelled=False, **form):
-        part.append(image)
-        if len(part) == portion:
-            yield _numbered(np.stack(part), done)
-            done, part = done + len(part), []
-    if part:
+def _portions(images: Iterator[Pixels], portion: int) -> Iterator[Store]:
+    done = 0
+    while part := list(itertools.islice(images, portion)):
         yield _numbered(np.stack(part), done)
+        done += len(part)
 
 
 def _numbered(images: Pixels, first: int) -> Store:

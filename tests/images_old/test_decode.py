@@ -1,0 +1,336 @@
+"""Every kind of image becomes what a person sees, and every kind of damage one line."""
+
+import contextlib
+import io
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from adamatch.base.errors import InputError
+from adamatch.datasets.archive import contents
+from adamatch.datasets.prepare import fit
+from adamatch.images import decode
+from adamatch.images.decode import kinds, read_image, square
+from images_old.adapter import median_side, read_folder
+
+
+def picture(width: int = 40, height: int = 30) -> np.ndarray:
+    """A picture without symmetry: red grows to the right, green downwards, one blue corner."""
+    rgb = np.zeros((height, width, 3), np.uint8)
+    rgb[..., 0] = np.linspace(0, 255, width)
+    rgb[..., 1] = np.linspace(0, 255, height)[:, None]
+    rgb[: height // 3, : width // 4, 2] = 255
+    return rgb
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def pixels(content: bytes) -> np.ndarray:
+    image = read_image(content)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
+def test_rgb_stays_as_it_is(kind: str) -> None:
+    assert np.array_equal(pixels(encoded(Image.fromarray(picture()), kind)), picture())
+
+
+def test_a_path_reads_like_its_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    Image.fromarray(picture()).save(file)
+    assert np.array_equal(np.asarray(read_image(file)), picture())
+    assert np.array_equal(np.asarray(read_image(str(file))), picture())
+
+
+def test_grey_and_black_and_white_get_three_equal_channels() -> None:
+    grey = picture()[..., 0]
+    assert np.array_equal(pixels(encoded(Image.fromarray(grey))), np.stack([grey] * 3, -1))
+    bits = np.indices((8, 8)).sum(0) % 2 == 0
+    assert np.array_equal(pixels(encoded(Image.fromarray(bits)))[..., 1], bits * np.uint8(255))
+
+
+def test_transparency_shows_white() -> None:
+    rgb, alpha = picture(), np.linspace(0, 255, 40).astype(np.uint8)[None, :].repeat(30, 0)
+    over_white = np.rint(rgb * (alpha[..., None] / 255) + 255 * (1 - alpha[..., None] / 255))
+    got = pixels(encoded(Image.fromarray(np.dstack([rgb, alpha]))))
+    assert np.abs(got - over_white).max() <= 1
+    grey = Image.merge("LA", [Image.fromarray(rgb[..., 0]), Image.fromarray(alpha)])
+    assert np.abs(pixels(encoded(grey))[..., 2] - over_white[..., 0]).max() <= 1
+
+
+def test_palette_with_and_without_transparency() -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 200, 100, 50])
+    image.putpixel((1, 0), 1)
+    assert pixels(encoded(image)).tolist() == [[[10, 20, 30], [200, 100, 50]]]
+    assert pixels(encoded(image, transparency=0)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
+    assert pixels(encoded(image, "GIF", transparency=0)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
+
+
+def test_one_colour_marked_transparent_in_an_rgb_file() -> None:
+    image = Image.new("RGB", (2, 1), (1, 2, 3))
+    image.putpixel((1, 0), (9, 9, 9))
+    assert pixels(encoded(image, transparency=(1, 2, 3))).tolist() == [[[255, 255, 255], [9, 9, 9]]]
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "JPEG"])
+def test_cmyk(kind: str) -> None:
+    inks = {(0, 0, 0, 0): (255, 255, 255), (255, 0, 0, 0): (0, 255, 255), (0, 0, 0, 255): (0, 0, 0)}
+    for cmyk, rgb in inks.items():
+        got = pixels(encoded(Image.new("CMYK", (16, 16), cmyk), kind))
+        assert np.abs(got.astype(int) - rgb).max() <= 3
+
+
+@pytest.mark.parametrize(("kind", "order"), [("PNG", "<u2"), ("TIFF", "<u2"), ("TIFF", ">u2")])
+def test_sixteen_bit_grey_keeps_its_brightness(kind: str, order: str) -> None:
+    deep = np.linspace(0, 65535, 64).astype(order).reshape(8, 8)
+    mode = "I;16B" if order == ">u2" else "I;16"
+    image = Image.frombytes(mode, (8, 8), deep.tobytes())
+    expected = np.rint(deep.astype(float) / 257)
+    assert np.array_equal(pixels(encoded(image, kind))[..., 0], expected)
+    dark = Image.frombytes("I;16", (8, 8), (deep.astype("<u2") // 16).tobytes())
+    assert pixels(encoded(dark, kind)).max() == 16, "not stretched"
+
+
+def test_sixteen_bit_pgm() -> None:
+    deep = np.array([[0, 200, 65535 // 2, 65535]], ">u2")
+    assert pixels(b"P5 4 1 65535\n" + deep.tobytes())[0, :, 0].tolist() == [0, 1, 127, 255]
+    assert pixels(b"P5 4 1 65535\n" + (deep // 400).astype(">u2").tobytes()).max() == 1, "a dark one stays dark"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array([[0, 255]], np.int32), [0, 255]),
+        (np.array([[0, 65535]], np.int32), [0, 255]),
+        (np.array([[-100, 0, 100]], np.int32), [0, 128, 255]),
+        (np.array([[0, 0.5, 1]], np.float32), [0, 128, 255]),
+        (np.array([[0, 100, 255]], np.float32), [0, 100, 255]),
+        (np.array([[-3, 0, 5]], np.float32), [0, 96, 255]),
+        (np.array([[7e6, 7e6]], np.float32), [0, 0]),
+    ],
+)
+def test_thirty_two_bit_grey(values: np.ndarray, expected: list[int]) -> None:
+    assert pixels(encoded(Image.fromarray(values), "TIFF"))[0, :, 0].tolist() == expected
+
+
+TURNS = {
+    1: lambda a: a,
+    2: lambda a: a[:, ::-1],
+    3: lambda a: a[::-1, ::-1],
+    4: lambda a: a[::-1],
+    5: lambda a: a.swapaxes(0, 1),
+    6: lambda a: np.rot90(a, 1),
+    7: lambda a: a[::-1, ::-1].swapaxes(0, 1),
+    8: lambda a: np.rot90(a, -1),
+}
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_exif_orientation_is_undone(orientation: int, kind: str) -> None:
+    stored = Image.fromarray(
+        np.ascontiguousarray(TURNS[orientation](picture()))
+    )  # as the camera held sideways stores it
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    assert np.array_equal(pixels(encoded(stored, kind, exif=exif)), picture())
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+def test_damaged_exif_does_not_lose_the_picture() -> None:
+    good = encoded(Image.fromarray(picture()), "JPEG", quality=95)
+    broken = encoded(Image.fromarray(picture()), "JPEG", quality=95, exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff\x00")
+    assert np.array_equal(pixels(broken), pixels(good))
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_animations_show_their_first_frame(kind: str) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "lime", "blue")]
+    content = encoded(
+        frames[0], kind, save_all=True, append_images=frames[1:], **({"lossless": True} if kind == "WEBP" else {})
+    )
+    assert (pixels(content) == (255, 0, 0)).all()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"])
+def test_truncated_files_are_named(kind: str, tmp_path: Path) -> None:
+    content = encoded(Image.fromarray(picture()), kind)
+    file = tmp_path / f"cut.{kind.lower()}"
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=rf"cut\.{kind.lower()} is (truncated|corrupt)") as caught:
+        read_image(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@settings(max_examples=60)
+@given(
+    position=st.floats(0, 0.999), bit=st.integers(0, 7), kind=st.sampled_from(["PNG", "JPEG", "GIF", "WEBP", "TIFF"])
+)
+def test_a_flipped_bit_is_either_read_or_reported(position: float, bit: int, kind: str) -> None:
+    content = bytearray(encoded(Image.fromarray(picture()), kind))
+    content[int(position * len(content))] ^= 1 << bit
+    with contextlib.suppress(InputError):  # anything else fails the test
+        assert read_image(bytes(content)).mode == "RGB"
+
+
+def test_corrupt_data_inside_a_whole_file() -> None:
+    content = bytearray(encoded(Image.fromarray(picture())))
+    content[content.index(b"IDAT") + 12] ^= 0xFF
+    with pytest.raises(InputError, match="the image is corrupt"):
+        read_image(bytes(content))
+
+
+def test_empty_missing_and_foreign_files(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "notes.png").write_text("this is a text")
+    with pytest.raises(InputError, match=r"empty\.png is empty \(0 bytes\)"):
+        read_image(tmp_path / "empty.png")
+    with pytest.raises(InputError, match=r"notes\.png is not an image"):
+        read_image(tmp_path / "notes.png")
+    with pytest.raises(InputError, match=r"gone\.png does not exist"):
+        read_image(tmp_path / "gone.png")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_image(tmp_path)
+
+
+def test_a_decompression_bomb_is_refused_before_it_unfolds() -> None:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0))
+    bomb = b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    with pytest.raises(InputError, match=r"bomb\.png has more than 179 million pixels"):
+        read_image(bomb, "bomb.png")
+
+
+@settings(max_examples=40)
+@given(
+    width=st.integers(1, 90),
+    height=st.integers(1, 90),
+    size=st.integers(1, 40),
+    colour=st.tuples(*[st.integers(0, 255)] * 3),
+)
+def test_a_constant_image_stays_constant(width: int, height: int, size: int, colour: tuple[int, int, int]) -> None:
+    small = square(Image.new("RGB", (width, height), colour), size)
+    assert small.shape == (size, size, 3)
+    assert small.dtype == np.uint8
+    assert (small == colour).all()
+
+
+@settings(max_examples=40)
+@given(across=st.integers(1, 6), down=st.integers(1, 6), size=st.integers(2, 16), seed=st.integers(0, 99))
+def test_whole_factors_average_blocks(across: int, down: int, size: int, seed: int) -> None:
+    large = np.random.default_rng(seed).integers(0, 256, (down * size, across * size, 3), dtype=np.uint8)
+    small = square(Image.fromarray(large), size)
+    blocks = large.reshape(size, down, size, across, 3).mean((1, 3))
+    assert np.abs(small - blocks).max() <= 1, "rounded once per axis"
+    assert abs(small.mean() - large.mean()) < 1
+
+
+def test_the_same_size_changes_nothing() -> None:
+    same = np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    assert np.array_equal(square(Image.fromarray(same), 24), same)
+
+
+def test_other_factors_go_through_the_largest_whole_one() -> None:
+    large = Image.fromarray(picture(50, 70))
+    between = np.asarray(large.resize((48, 64), Image.Resampling.BILINEAR)).astype(float)
+    blocks = between.reshape(16, 4, 16, 3, 3).mean((1, 3))
+    assert np.abs(square(large, 16) - blocks).max() <= 1
+
+
+def test_growing_is_bicubic_and_a_mixed_shape_does_both() -> None:
+    small = Image.fromarray(picture(10, 10))
+    assert np.array_equal(square(small, 25), np.asarray(small.resize((25, 25), Image.Resampling.BICUBIC)))
+    wide = Image.fromarray(picture(60, 10))
+    halves = picture(60, 10).reshape(10, 20, 3, 3).mean(2)
+    expected = Image.fromarray(np.rint(halves).astype(np.uint8)).resize((20, 20), Image.Resampling.BICUBIC)
+    assert np.abs(square(wide, 20).astype(int) - np.asarray(expected)).max() <= 2
+
+
+POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(harmed) (w) file closefile\n%%EOF\n"
+
+
+def test_postscript_is_no_image_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would hand it to Ghostscript: from folders, lists and archives, and where only sizes are asked for."""
+    called: list[object] = []
+
+    def ghostscript(*given: object, **_: object) -> object:
+        called.append(given)
+        return Image.new("RGB", (9, 9)).im
+
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", ghostscript)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.jpg").write_bytes(POSTSCRIPT)
+    (tmp_path / "list.csv").write_text("images/a.jpg\n")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a/a.jpg", POSTSCRIPT)
+    for source in (tmp_path / "images", tmp_path / "list.csv", tmp_path / "images/a.jpg"):
+        with pytest.raises(InputError, match=r"a\.jpg is not an image of a kind that is read here \(JPEG, PNG, "):
+            read_folder(source, size=8)
+        with pytest.raises(InputError, match="holds no image that can be read"):
+            median_side(source)
+    for _, packed in contents(tmp_path / "x.zip", {"a/a.jpg": 0}):
+        with pytest.raises(InputError, match=r"a\.jpg' is not an image of a kind that is read here"):
+            fit(packed, 8)
+    assert not called
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "MPO"])
+def test_formats_of_the_list_are_read(kind: str) -> None:
+    assert pixels(encoded(Image.fromarray(picture()), kind)).shape == picture().shape
+    assert kind in (*kinds(), "MPO")  # several JPEG images in one
+
+
+@pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX", "SGI", "DDS", "ICNS", "QOI", "XBM", "MSP"])
+def test_others_are_not(kind: str) -> None:
+    image = Image.fromarray(picture(64, 64)).convert("1" if kind in ("XBM", "MSP") else "RGB")
+    with pytest.raises(InputError, match="is not an image of a kind"):
+        read_image(encoded(image, kind))
+
+
+@pytest.mark.parametrize("chunk", [b"IDAT", b"IEND"])
+def test_every_checksum_of_a_png_is_compared(chunk: bytes) -> None:
+    """Pillow compares none of the pixels' own."""
+    content = bytearray(encoded(Image.fromarray(picture())))
+    at = content.index(chunk)
+    size = struct.unpack(">I", content[at - 4 : at])[0]
+    content[at + 4 + size] ^= 1
+    with pytest.raises(InputError, match=f"corrupt .*checksum of its {chunk.decode()}"):
+        read_image(bytes(content))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16", "I", "F"])
+def test_bands_leave_no_seam(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large images are converted a band at a time; the bands of a small one, cut as thin, give the same picture."""
+    grey = Image.fromarray(picture(40, 30)[..., 0])
+    image = Image.fromarray(np.asarray(grey).astype(np.uint16) * 250) if mode == "I;16" else grey.convert(mode)
+    if mode == "RGBA":
+        image.putalpha(Image.fromarray(picture(40, 30)[..., 1]))
+    if mode == "P":
+        image.info["transparency"] = 7
+    whole = np.asarray(decode.to_rgb(image))
+    monkeypatch.setattr(decode, "BAND", 100)
+    assert np.array_equal(np.asarray(decode.to_rgb(image)), whole)
+
+
+def test_values_that_are_not_finite_in_any_band(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "BAND", 100)
+    values = picture(40, 30)[..., 0].astype(np.float32)
+    values[29, 39] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        read_image(encoded(Image.fromarray(values), "TIFF"))

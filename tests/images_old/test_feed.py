@@ -1,0 +1,182 @@
+"""Feeds: the same batches from wherever the images wait, and from wherever they are taken up."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adamatch.base.files import checksum
+from adamatch.images import feed as feeds
+from adamatch.images.feed import Feed, Place, choose_place
+from adamatch.images.store import VERSION, Store, Writer
+from adamatch.images.tasks import Labelled, Unlabelled, labelled
+
+CPU = torch.device("cpu")
+PLACES: tuple[Place, ...] = ("device", "host", "disk")
+
+
+def images(count: int, seed: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+
+
+def pool(*sizes: int, labelled: bool = True) -> Labelled | Unlabelled:
+    parts = tuple(images(size, number) for number, size in enumerate(sizes))
+    return Labelled(parts, np.arange(sum(sizes), dtype=np.int64) % 3) if labelled else Unlabelled(parts)
+
+
+def feed(of: Labelled | Unlabelled, place: Place = "device", **given: Any) -> Feed:
+    return Feed(of, **{"batch": 4, "classes": 3, "seed": 7, "device": CPU, "place": place, **given})
+
+
+def take(of: Feed, count: int) -> list[tuple[Tensor, Tensor | None]]:
+    return [of.next() for _ in range(count)]
+
+
+def equal(a: list[tuple[Tensor, Tensor | None]], b: list[tuple[Tensor, Tensor | None]]) -> bool:
+    return len(a) == len(b) and all(
+        torch.equal(x, u) and (y is v is None or (y is not None and v is not None and torch.equal(y, v)))
+        for (x, y), (u, v) in zip(a, b, strict=True)
+    )
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9), (3,)])
+def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...]) -> None:
+    of = pool(*sizes)
+    assert isinstance(of, Labelled)
+    whole = torch.from_numpy(np.concatenate(of.parts)).permute(0, 3, 1, 2)
+    for x, y in take(feed(of, place), 12):
+        assert x.dtype == torch.uint8
+        assert x.shape == (4, 3, 8, 8)
+        assert x.is_contiguous(memory_format=torch.channels_last)
+        assert y is not None
+        assert y.shape == (4, 3)
+        for image, label in zip(x, y, strict=True):
+            row = int((whole == image).flatten(1).all(1).nonzero().item())
+            assert label.tolist() == np.eye(3)[row % 3].tolist()
+
+
+@pytest.mark.parametrize("place", ["host", "disk"])
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9)])
+def test_every_place_gives_the_same(place: Place, labelled: bool, sizes: tuple[int, ...]) -> None:
+    of = pool(*sizes, labelled=labelled)
+    assert equal(take(feed(of, place), 20), take(feed(of, "device"), 20))
+
+
+def test_a_pool_on_disk_is_mapped_and_gives_the_same(tmp_path: Path) -> None:
+    pixels = images(20, 0)
+    with Writer(tmp_path / "store", count=20, size=8, classes=("a", "b", "c"), labelled=False) as writer:
+        writer.images[:] = pixels
+        writer.done[:] = 1
+    mapped = Unlabelled((Store.open(tmp_path / "store").images,))
+    assert isinstance(mapped.parts[0], np.memmap)
+    assert equal(take(feed(mapped, "disk"), 10), take(feed(Unlabelled((pixels,)), "device"), 10))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("taken", [0, 1, 5, 200])
+def test_taken_up_anywhere(place: Place, taken: int) -> None:
+    of = pool(6, 5)
+    straight = feed(of, place)
+    take(straight, taken)
+    assert straight.taken == taken  # the batch that a thread has gathered ahead does not count
+    sought = feed(of, place)
+    take(sought, 3)  # a batch is ahead: it has to be forgotten
+    sought.seek(taken)
+    assert equal(take(straight, 7), take(sought, 7))
+    assert straight.taken == sought.taken == taken + 7
+    sought.seek(taken)
+    assert equal(take(sought, 2), take_from(of, place, taken, 2))
+
+
+def take_from(of: Labelled | Unlabelled, place: Place, taken: int, count: int) -> list[tuple[Tensor, Tensor | None]]:
+    fresh = feed(of, place)
+    fresh.seek(taken)
+    return take(fresh, count)
+
+
+def test_probabilities_stay_what_they_are() -> None:
+    soft = np.random.default_rng(0).dirichlet([1, 1, 1], 9).astype(np.float32)
+    parts = (images(9, 0),)
+    whole = torch.from_numpy(parts[0]).permute(0, 3, 1, 2)
+    for x, y in take(feed(Labelled(parts, soft), "host"), 5):
+        assert y is not None
+        for image, label in zip(x, y, strict=True):
+            row = int((whole == image).flatten(1).all(1).nonzero().item())
+            np.testing.assert_array_equal(label.numpy(), soft[row])
+
+
+def test_seeds_differ_and_unlabelled_images_have_no_labels() -> None:
+    of = pool(40, labelled=False)
+    assert not equal(take(feed(of), 5), take(feed(of, seed=8), 5))
+    assert all(y is None for _, y in take(feed(of), 3))
+
+
+@pytest.mark.parametrize("place", ["device", "disk"])
+def test_another_feed_of_the_same_images_holds_them_once(place: Place) -> None:
+    of = pool(5, 9)
+    first, alone = feed(of, place), take(feed(of, place), 3)
+    other = first.another(batch=5, seed=2)
+    assert [part.data_ptr() for part in other.parts] == [part.data_ptr() for part in first.parts]
+    assert equal([first.next()], alone[:1])
+    assert equal(take(other, 7), take(feed(of, place, batch=5, seed=2), 7))
+    assert equal(take(first, 2), alone[1:]), "neither disturbs the other"
+    assert (first.taken, other.taken) == (3, 7)
+
+
+def test_an_unknown_place_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no place is called 'dsik': did you mean 'disk'"):
+        feed(pool(5), "dsik")  # type: ignore[arg-type]
+    assert {"auto", *PLACES} == set(get_args(Place))
+
+
+def test_a_pool_that_is_too_large_for_memory_stays_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = pool(10)
+    monkeypatch.setattr(feeds, "free_host", lambda: 3 * 10 * 8 * 8 * 3)
+    assert choose_place(of, CPU) == "device"
+    monkeypatch.setattr(feeds, "free_host", lambda: 10 * 8 * 8 * 3)
+    assert choose_place(of, CPU) == "disk"
+    assert feed(of, "auto").place == "disk"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("place", PLACES)
+def test_the_same_batches_on_a_gpu(place: Place) -> None:
+    of = pool(30, 11)
+    device = torch.device("cuda")
+    on_gpu = [(x.cpu(), None if y is None else y.cpu()) for x, y in take(feed(of, place, device=device), 150)]
+    assert equal(on_gpu, take(feed(of), 150))
+
+
+@pytest.mark.posix
+def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
+    """DomainNet's training images at 224 x 224: 62 GB, here of zeros that take no room on the disk."""
+    count, size, classes = 409_832, 224, 345
+    folder = tmp_path / "large"
+    folder.mkdir()
+    np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=(count, size, size, 3))
+    np.save(folder / "labels.npy", np.arange(count) % classes)
+    head = {"version": VERSION, "classes": [str(number) for number in range(classes)], "labelled": True, "info": {}}
+    head["sha256"] = {"labels.npy": checksum(folder / "labels.npy")}
+    (folder / "store.json").write_text(json.dumps(head))
+
+    import resource  # not everywhere
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    store = Store.open(folder)
+    source = Feed(labelled(store), batch=64, classes=classes, seed=0, device=CPU)
+    for _ in range(3):
+        found, labels = source.next()
+    assert store.images.nbytes > 60e9
+    assert source.place == "disk"
+    assert found.shape == (64, 3, size, size)
+    assert labels is not None
+    assert labels.shape == (64, classes)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2 * 2**20  # KiB

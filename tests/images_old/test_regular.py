@@ -1,0 +1,156 @@
+"""Pipes, devices, links without end and files of any size among images: one line each, and no waiting."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from published import formats
+
+from adamatch.base import regular_files
+from adamatch.base.errors import InputError
+from adamatch.base.regular_files import open_file, read_file
+from adamatch.datasets import digits
+from adamatch.datasets.archive import members
+from adamatch.datasets.source import Found
+from adamatch.images.decode import read_image
+from images_old.adapter import median_side, read_folder
+from images_old.adapter import list_csv, list_images
+
+SECONDS = 20
+pytestmark = pytest.mark.posix  # pipes, devices and alarms
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(tmp_path: Path) -> Iterator[None]:
+    """What waits for a pipe would wait for ever."""
+
+    def give_up(*_: object) -> None:
+        for path in tmp_path.rglob("*"):
+            if path.is_fifo():
+                os.close(os.open(path, os.O_RDWR))  # so that threads which wait for it end
+        pytest.fail("it waits")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(SECONDS)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def nothing(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(regular_files.LARGEST + 1)  # a hole: it takes no room
+
+
+def sizeless(path: Path) -> None:
+    """What has no size may have no end; this one has."""
+    path.symlink_to("/proc/cpuinfo")
+
+
+BAD = {
+    pipe: "not a regular file",
+    device: "not a regular file",
+    itself: "symbolic links",
+    nothing: "does not exist",
+    huge: "has 256 MiB, more than the 256 MiB that it may have",
+    sizeless: "empty",
+}
+
+
+@pytest.fixture(params=BAD, ids=lambda make: make.__name__)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """cat/ and dog/ with a good image each, and a bad one of a kind; and what is to be said of it."""
+    for name in ("cat", "dog"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.fromarray(formats.random_images(1, 9, 9, 3)[0]).save(tmp_path / "images" / name / "good.png")
+    request.param(tmp_path / "images/cat/bad.png")
+    return tmp_path / "images", BAD[request.param]
+
+
+def test_in_a_folder_they_are_named(folder: tuple[Path, str]) -> None:
+    place, says = folder
+    assert median_side(place) == 9
+    for labelled in (True, False):
+        with pytest.raises(InputError, match=rf"bad\.png .*{says}.*skip_bad=True"):
+            read_folder(place, size=8, labelled=labelled, workers=1)
+    assert len(read_folder(place, size=8, labelled=False, workers=1, skip_bad=True)) == 2
+
+
+def test_among_images_without_classes_they_are_named_too(folder: tuple[Path, str]) -> None:
+    place, says = folder
+    assert len(list_images(place / "cat")[0]) == 2
+    with pytest.raises(InputError, match=rf"bad\.png .*{says}"):
+        read_folder(place / "cat", size=8, workers=1)
+
+
+def test_one_by_one_and_in_a_list(folder: tuple[Path, str]) -> None:
+    place, says = folder
+    with pytest.raises(InputError, match=rf"bad\.png .*{says}"):
+        read_image(place / "cat/bad.png")
+    (place / "list.csv").write_text("cat/good.png,cat\ncat/bad.png,dog\n")
+    with pytest.raises(InputError, match=r"bad\.png"):
+        read_folder(place / "list.csv", size=8, workers=1)
+    store = read_folder(place / "list.csv", size=8, workers=1, skip_bad=True, cache=place / "cache")
+    assert len(store) == 1
+
+
+@pytest.mark.parametrize("make", [pipe, device, nothing, huge], ids=lambda make: make.__name__)
+def test_as_the_list_itself(make: object, tmp_path: Path) -> None:
+    make(tmp_path / "list.csv")  # type: ignore[operator]
+    with pytest.raises(InputError, match=rf"list\.csv .*{BAD[make]}"):  # type: ignore[index]
+        list_csv(tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("make", [pipe, device, itself, nothing], ids=lambda make: make.__name__)
+def test_in_an_unpacked_archive(make: object, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    make(tmp_path / "set/bad.png")  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"bad\.png is a pipe, a device or a link to nothing: remove it"):
+        list(members(tmp_path / "set"))
+
+
+@pytest.mark.parametrize("make", [pipe, device], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("name", ["usps.h5", "zip.train.gz", "train_32x32.mat", "mnist_m.tar.gz"])
+def test_as_an_archive(make: object, name: str, tmp_path: Path) -> None:
+    make(tmp_path / name)  # type: ignore[operator]
+    read = digits.svhn if name.endswith(".mat") else digits.mnist_m if "mnist" in name else digits.usps
+    with pytest.raises(InputError, match=name):
+        read(Found(tmp_path))["train"]()
+
+
+def test_links_that_lead_back_end(tmp_path: Path) -> None:
+    """Two of them in one folder double with every level: 2^40 names, without a memory of where one has been."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/a.png").write_bytes(b"x")
+    for name in ("back", "again"):
+        (tmp_path / "set" / name).symlink_to(tmp_path / "set", target_is_directory=True)
+    assert [member.name for member in members(tmp_path / "set")] == ["a.png"]
+
+
+def test_a_file_that_grows_while_it_is_read_comes_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234")
+    assert read_file(tmp_path / "a") == b"1234"
+    with open_file(tmp_path / "a", largest=None) as file:
+        assert np.frombuffer(file.read(), np.uint8).sum() == sum(b"1234")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_file(Path("a\0b"))

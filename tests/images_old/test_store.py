@@ -1,0 +1,279 @@
+"""A store appears whole or not at all, goes on where it stopped, and says what is wrong with it."""
+
+import json
+import os
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damage import STRANGE, VALUES, changed, flip
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adamatch.base.errors import InputError
+from adamatch.base.files import checksum, sealed, unsealed
+from adamatch.images import store
+from adamatch.images.store import Store, Writer
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3), dtype=np.uint8)
+LABELS = np.array([2, 0, 1, 2, 2, 0])
+
+
+def writer(path: Path, plan: str = "plan", count: int = 6) -> Writer:
+    return Writer(path, count=count, size=4, classes=["a", "b", "c"], info={"origin": "here"}, plan=plan)
+
+
+def fill(target: Writer, rows: slice = slice(None)) -> None:
+    assert target.labels is not None
+    target.images[rows] = IMAGES[rows]
+    target.labels[rows] = LABELS[rows]
+    target.done[rows] = 1
+
+
+def made(path: Path) -> Path:
+    target = writer(path)
+    fill(target)
+    target.commit()
+    return path
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    store_path = tmp_path / "deep" / "store"
+    target = writer(store_path)
+    fill(target)
+    store = target.commit(skipped=["x.png"])
+    assert np.array_equal(store.images, IMAGES)
+    assert store.labels is not None
+    assert np.array_equal(store.labels, LABELS)
+    assert (len(store), store.size, store.classes) == (6, 4, ("a", "b", "c"))
+    assert store.info == {"origin": "here", "skipped": ["x.png"]}
+    assert isinstance(store.images, np.memmap), "opened without reading the whole"
+    with pytest.raises(ValueError, match="read-only"):
+        store.images[0] = 0
+
+
+def test_a_store_without_labels_has_no_file_for_them(tmp_path: Path) -> None:
+    with Writer(tmp_path / "store", count=2, size=4, classes=[], labelled=False) as target:
+        assert target.labels is None
+        target.done[:] = 1
+    assert Store.open(tmp_path / "store").labels is None
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["images.npy", "store.json"]
+
+
+def test_it_appears_only_when_complete(tmp_path: Path) -> None:
+    target = writer(tmp_path / "store")
+    fill(target, slice(0, 5))
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(InputError, match="not complete: 1 images are missing"):
+        target.commit()
+    assert not (tmp_path / "store").exists()
+    fill(target)
+    target.commit()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["images.npy", "labels.npy", "store.json"]
+
+
+def test_an_error_inside_leaves_the_old_store_and_what_was_done(tmp_path: Path) -> None:
+    made(tmp_path / "store")
+    before = checksum(tmp_path / "store" / "images.npy")
+    with suppress(RuntimeError), writer(tmp_path / "store", plan="new") as target:
+        target.images[0] = 7
+        target.done[0] = 1
+        raise RuntimeError("the power is cut")
+    assert checksum(tmp_path / "store" / "images.npy") == before
+    again = writer(tmp_path / "store", plan="new")
+    assert again.done.tolist() == [1, 0, 0, 0, 0, 0]
+    assert (again.images[0] == 7).all()
+
+
+@settings(max_examples=15)
+@given(stops=st.lists(st.integers(0, 6), max_size=4))
+def test_it_goes_on_wherever_it_stopped(tmp_path_factory: pytest.TempPathFactory, stops: list[int]) -> None:
+    folder = tmp_path_factory.mktemp("resume")
+    reached = 0
+    for stop in stops:
+        target = writer(folder / "store")
+        assert target.done.sum() == reached
+        fill(target, slice(0, max(stop, reached)))
+        reached = max(stop, reached)
+        del target
+    last = writer(folder / "store")
+    fill(last, slice(reached, 6))
+    store = last.commit()
+    assert np.array_equal(store.images, IMAGES)
+    assert np.array_equal(store.labels, LABELS)  # type: ignore[arg-type]
+
+
+def test_another_plan_starts_again(tmp_path: Path) -> None:
+    fill(writer(tmp_path / "store"))
+    assert writer(tmp_path / "store").done.all()
+    assert not writer(tmp_path / "store", plan="another").done.any()
+    fill(writer(tmp_path / "store", plan="another"))
+    assert not writer(tmp_path / "store", plan="another", count=7).done.any()
+
+
+def test_half_made_arrays_are_not_trusted(tmp_path: Path) -> None:
+    fill(writer(tmp_path / "store"))
+    (tmp_path / ".store.partial" / "plan.json").unlink()  # written last: without it the arrays may be incomplete
+    assert not writer(tmp_path / "store").done.any()
+
+
+def test_a_finished_store_is_replaced(tmp_path: Path) -> None:
+    made(tmp_path / "store")
+    target = writer(tmp_path / "store", plan="new")
+    target.images[:] = 9
+    target.done[:] = 1
+    assert (target.commit().images == 9).all()
+
+
+def test_checksums_are_those_of_the_files(tmp_path: Path) -> None:
+    head = json.loads((made(tmp_path / "store") / "store.json").read_text())
+    assert head["sha256"] == {name: checksum(tmp_path / "store" / name) for name in ("images.npy", "labels.npy")}
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone is not a store: it has no store\.json"):
+        Store.open(tmp_path / "gone")
+    head = (made(tmp_path / "store") / "store.json").read_text()
+
+    (tmp_path / "store" / "store.json").write_text(head[: len(head) // 2])
+    with pytest.raises(InputError, match=r"store\.json is damaged: delete .*store and prepare it again"):
+        Store.open(tmp_path / "store")
+
+    (tmp_path / "store" / "store.json").write_text(head.replace('"version": 1', '"version": 99'))
+    with pytest.raises(InputError, match=r"written by another version \(99\)"):
+        Store.open(tmp_path / "store")
+
+    (tmp_path / "store" / "store.json").write_text(head)
+    images = (tmp_path / "store" / "images.npy").read_bytes()
+    for damaged in (images[:-50], images[:20], b"X" + images[1:]):
+        (tmp_path / "store" / "images.npy").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"store is damaged .*: delete it and prepare it again"):
+            Store.open(tmp_path / "store")
+
+    (tmp_path / "store" / "images.npy").write_bytes(images)
+    (tmp_path / "store" / "labels.npy").unlink()
+    with pytest.raises(InputError, match="store is damaged"):
+        Store.open(tmp_path / "store")
+
+
+def test_an_emptied_file_is_named(tmp_path: Path) -> None:
+    (made(tmp_path / "store") / "images.npy").write_bytes(b"")
+    with pytest.raises(InputError, match="store is damaged"):
+        Store.open(tmp_path / "store")
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12 - 2 * 10**9, 2 * 10**9))
+    with pytest.raises(InputError, match=r"2\.0 GB free and 6\.1 GB are needed"):
+        Writer(tmp_path / "store", count=40_500, size=224, classes=["a"])
+    assert not (tmp_path / "store").exists()
+    assert list((tmp_path / ".store.partial").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["images.npy", "labels.npy", "store.json"])
+def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path / "store") / name
+    whole, noticed = path.read_bytes(), 0
+    for seed in range(40):
+        path.write_bytes(whole)
+        flip(path, seed)
+        try:
+            store = Store.whole(tmp_path / "store")
+        except InputError:
+            noticed += 1
+            continue
+        assert name == "store.json"  # white space, or the checksum's own name
+        assert np.array_equal(store.images, IMAGES)
+        assert store.classes == ("a", "b", "c")
+    assert noticed == 40 or (name == "store.json" and noticed > 25)
+
+
+def test_a_store_json_of_another_kind(tmp_path: Path) -> None:
+    path = made(tmp_path / "store") / "store.json"
+    texts = [
+        *STRANGE,
+        *(changed(path, name, value) for name in ("classes", "labelled", "info", "version") for value in VALUES),
+    ]
+    harmless = {changed(path, "labelled", True), changed(path, "version", True)}
+    harmless |= {changed(path, "info", value) for value in VALUES if isinstance(value, dict)}
+    for text in set(texts) - harmless:
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"is damaged|another version|is not a store") as error:
+            Store.open(tmp_path / "store")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("images.npy", np.zeros((6, 4, 4), np.uint8)),
+        ("images.npy", np.zeros((6, 4, 5, 3), np.uint8)),
+        ("images.npy", np.zeros((6, 4, 4, 3), np.float32)),
+        ("images.npy", np.zeros((5, 4, 4, 3), np.uint8)),
+        ("labels.npy", np.full(6, 3)),
+        ("labels.npy", np.full(6, -1)),
+        ("labels.npy", np.zeros(6)),
+    ],
+)
+def test_arrays_that_are_not_a_stores(tmp_path: Path, name: str, array: np.ndarray[Any, Any]) -> None:
+    path = made(tmp_path / "store")
+    head = unsealed(json.loads((path / "store.json").read_text()))
+    np.save(path / name, array)
+    head["sha256"][name] = checksum(path / name)
+    (path / "store.json").write_text(json.dumps(sealed(head)))
+    with pytest.raises(InputError, match="store is damaged"):
+        Store.whole(path)
+
+
+def test_a_store_from_before_its_header_had_a_checksum(tmp_path: Path) -> None:
+    path = made(tmp_path / "store") / "store.json"
+    path.write_text(json.dumps(unsealed(json.loads(path.read_text()))))
+    assert len(Store.whole(tmp_path / "store")) == 6
+    (tmp_path / "store" / "images.npy").write_bytes((tmp_path / "store" / "images.npy").read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match=r"images\.npy was changed since it was written"):
+        Store.whole(tmp_path / "store")
+
+
+def test_images_are_read_once_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path / "store")
+    Store.whole(tmp_path / "store")
+    monkeypatch.setattr(store, "_check_sum", lambda path, head, name: name == "labels.npy" or pytest.fail(name))
+    Store.whole(tmp_path / "store")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_around_the_last_rename_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Nothing that was decoded is decoded again."""
+    for plan in ("plan", "new"):
+        target = writer(tmp_path / "store", plan=plan)
+        fill(target)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", stopping(moment, tmp_path / "store"))
+            with pytest.raises(KeyboardInterrupt):
+                target.commit()
+        if moment == "before":
+            again = writer(tmp_path / "store", plan=plan)
+            assert again.done.all()
+            again.commit()
+        assert np.array_equal(Store.whole(tmp_path / "store").images, IMAGES)
+
+
+def stopping(moment: str, wanted: Path) -> Callable[[Path, Path], None]:
+    replace = os.replace
+
+    def stop(old: Path, new: Path) -> None:
+        if new != wanted or moment == "after":
+            replace(old, new)
+        if new == wanted:
+            raise KeyboardInterrupt
+
+    return stop

@@ -1,0 +1,292 @@
+"""The tasks: which images come with labels, which without."""
+
+import math
+import statistics
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adamatch.base.errors import InputError
+from adamatch.images.store import Store
+from adamatch.images.tasks import (
+    EVEN,
+    Labelled,
+    Problem,
+    Unlabelled,
+    add_labelled,
+    balanced,
+    choose,
+    few_of_many,
+    labelled,
+    pose,
+    probabilities,
+    split_hash,
+)
+
+CLASSES = ("ant", "bee", "cow")
+
+
+def store(count: int, first: int = 0) -> Store:
+    """Every image tells its own number: all its pixels are `first` + its place."""
+    images = np.broadcast_to(
+        np.arange(first, first + count, dtype=np.uint8)[:, None, None, None], (count, 8, 8, 3)
+    ).copy()
+    return Store(images, np.arange(count, dtype=np.int64) % 3, CLASSES)
+
+
+SOURCE, MORE, TARGET, TEST = store(30), store(9, 30), store(24, 100), store(6, 200)
+
+
+def problem(task: str, labels: int = 0, seed: int = 0, sources: tuple[Store, ...] = (SOURCE,)) -> Problem:
+    return pose(task, sources, TARGET, {"target": TEST}, labels=labels, seed=seed)
+
+
+def numbers(pool: Labelled | Unlabelled) -> list[int]:
+    return [int(image.flat[0]) for part in pool.parts for image in part]
+
+
+def right(pool: Labelled) -> bool:
+    """Whether every image still has the label that it had in its store."""
+    origin = {
+        n: i % 3 for first, count in ((0, 30), (30, 9), (100, 24)) for i, n in enumerate(range(first, first + count))
+    }
+    return [origin[n] for n in numbers(pool)] == list(pool.labels)
+
+
+def test_uda_has_the_source_with_labels_and_the_target_without() -> None:
+    posed = problem("uda")
+    (pool,) = posed.labelled
+    assert numbers(pool) == list(range(30))
+    assert right(pool)
+    assert numbers(posed.unlabelled) == list(range(100, 124))
+    assert posed.chosen == ()
+    assert posed.classes == CLASSES
+
+
+def test_uda_from_several_sources_reads_them_as_one() -> None:
+    (pool,) = problem("uda", sources=(SOURCE, MORE)).labelled
+    assert len(pool.parts) == 2
+    assert numbers(pool) == list(range(39))
+    assert len(pool) == 39
+    assert right(pool)
+
+
+@pytest.mark.parametrize("k", [1, 5, 8])
+def test_ssl_has_k_labels_per_class_and_all_images_without(k: int) -> None:
+    posed = problem("ssl", k, sources=())
+    (pool,) = posed.labelled
+    assert np.bincount(pool.labels.astype(int)).tolist() == [k, k, k]
+    assert numbers(pool) == [100 + row for row in posed.chosen]
+    assert right(pool)
+    assert numbers(posed.unlabelled) == list(range(100, 124))  # the whole training set, labelled images too
+
+
+def test_ssda_has_two_labelled_pools() -> None:
+    posed = problem("ssda", 2)
+    source, few = posed.labelled
+    assert numbers(source) == list(range(30))
+    assert len(few) == 6
+    assert min(numbers(few)) >= 100
+    assert right(source)
+    assert right(few)
+    assert len(posed.unlabelled) == 24
+
+
+def test_oracle_has_all_labels_of_both() -> None:
+    posed = problem("oracle")
+    assert len(posed.labelled) == 2
+    source, target = posed.labelled
+    assert numbers(target) == list(range(100, 124))
+    assert right(target)
+    assert numbers(source) == list(range(30))
+
+
+def test_the_subset_depends_on_seed_and_count_and_on_nothing_else() -> None:
+    subsets = {(k, seed): problem("ssl", k, seed).chosen for k in (2, 3) for seed in range(5)}
+    assert len(set(subsets.values())) == 10
+    assert problem("ssda", 2, 3).chosen == subsets[2, 3]  # the same images for the same seed in another task
+    assert len({split_hash(chosen) for chosen in subsets.values()}) == 10
+
+
+def test_another_process_chooses_the_same() -> None:
+    code = (
+        "import numpy as np; from adamatch.images.tasks import choose, split_hash; "
+        "rows, _ = choose(np.arange(24) % 3, ('a', 'b', 'c'), 4, 11); print(rows.tolist(), split_hash(rows.tolist()))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    rows, _ = choose(np.arange(24) % 3, CLASSES, 4, 11)
+    assert said.strip() == f"{rows.tolist()} {split_hash(rows.tolist())}"
+
+
+def test_the_choice_is_known() -> None:
+    """A change here would make labelled subsets of older runs another set of images."""
+    rows, _ = choose(np.arange(24) % 3, CLASSES, 2, 0)
+    assert rows.tolist() == [6, 15, 1, 10, 5, 8]
+    assert split_hash(rows.tolist()) == "1019cbd61f59"
+
+
+@settings(max_examples=50)
+@given(
+    counts=st.lists(st.integers(0, 12), min_size=2, max_size=6).filter(any),
+    k=st.integers(1, 12),
+    seed=st.integers(0, 2**32),
+)
+def test_k_of_every_class_or_as_many_as_it_has(counts: list[int], k: int, seed: int) -> None:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    names = [f"class-{number}" for number in range(len(counts))]
+    short = [f"{name} ({count})" for name, count in zip(names, counts, strict=True) if 0 < count < k]
+    rows, notes = choose(labels, names, k, seed)
+    assert len(set(rows)) == len(rows)
+    assert np.bincount(labels[rows], minlength=len(counts)).tolist() == [min(k, count) for count in counts]
+    assert len(notes) == counts.count(0) + bool(short)
+    assert not short or f"fewer than {k} images, all of them labelled, has class {', '.join(short[:5])}" in notes[-1]
+
+
+def test_a_hole_is_noted() -> None:
+    rows, notes = choose(np.array([0, 0, 2, 2]), CLASSES, 2, 0)
+    assert rows.tolist() == [0, 1, 2, 3]
+    assert notes == ("class 1 (bee) has no image here and gets no label",)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "says"),
+    [
+        ("uda", 3, "task uda takes no target labels: leave labels at 0, or choose ssda"),
+        ("oracle", 1, "task oracle takes no target labels"),
+        ("ssl", 0, "task ssl needs labelled target images: give labels=K"),
+        ("ssda", 0, "task ssda needs labelled target images"),
+        ("ssda", -1, "task ssda needs labelled target images"),
+        ("usda", 0, "no task is called 'usda': did you mean"),
+    ],
+)
+def test_what_makes_no_sense_is_said(task: str, labels: int, says: str) -> None:
+    with pytest.raises(InputError) as error:
+        problem(task, labels)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_images_without_labels_cannot_teach() -> None:
+    bare = Store(SOURCE.images, None, CLASSES)
+    with pytest.raises(InputError, match="labels are needed here"):
+        pose("uda", [bare], TARGET, {})
+    with pytest.raises(InputError, match="labels are needed here"):
+        pose("ssda", [SOURCE], Store(TARGET.images, None, CLASSES), {}, labels=1)
+    assert len(pose("uda", [SOURCE], Store(TARGET.images, None, CLASSES), {}).unlabelled) == 24
+
+
+def test_an_unlabelled_pool_is_images_and_nothing_else() -> None:
+    assert [each.name for each in fields(Unlabelled)] == ["parts"]
+
+
+def test_a_teachers_images_join_the_labelled_ones() -> None:
+    posed = problem("ssda", 2)
+    soft = np.random.default_rng(0).dirichlet([1, 1, 1], 4).astype(np.float32)
+    mixed = add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0)
+    (pool,) = mixed.labelled
+    assert numbers(pool) == [*range(30), *(100 + row for row in posed.chosen), 100, 101, 102, 103]
+    np.testing.assert_array_equal(pool.labels[:36], np.eye(3)[np.concatenate([each.labels for each in posed.labelled])])
+    np.testing.assert_array_equal(pool.labels[36:], soft)
+    assert mixed.unlabelled is posed.unlabelled
+    nothing = add_labelled(posed, Labelled((TARGET.images[:0],), soft[:0]), 3, 0)  # a teacher that is sure of nothing
+    assert len(nothing.labelled[0]) == 36
+
+
+@given(
+    source=st.integers(1, 60),
+    few=st.integers(1, 9),
+    target=st.integers(1, 60),
+    kept=st.floats(0, 1),
+    uratio=st.integers(1, 7),
+)
+@settings(report_multiple_bugs=False)  # one assertion that fails, not a group of them
+def test_a_students_batch_is_mixed_as_the_teachers_was(
+    source: int, few: int, target: int, kept: float, uratio: int
+) -> None:
+    """The authors' loader, written out: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
+    sure = int(kept * target)
+    posed = Problem((labelled(store(source)), labelled(store(few))), Unlabelled((store(target).images,)), CLASSES)
+    sure_of = Labelled((store(sure).images,), np.full((sure, 3), 1 / 3, np.float32))
+    (pool,) = add_labelled(posed, sure_of, uratio, 0).labelled
+    assert pool.drawn is not None
+    counts = np.bincount(pool.drawn, minlength=len(pool))
+    of_source, of_few, of_sure = np.split(counts, [source, source + few])
+    assert of_source.sum() == of_few.sum()
+    assert (counts > 0).all()  # nobody is left out
+    assert max(np.ptp(of_source), np.ptp(of_few), np.ptp(of_sure) if sure else 0) <= 1  # nor is anybody preferred
+    steps = max(1, round(target / uratio))
+    assert of_sure.sum() * steps == sure * of_source.sum()
+
+
+@pytest.mark.parametrize("target", [1000, 2400, 3000, 4799])  # rows were in an epoch twice or once, by their place
+def test_no_class_is_preferred_where_a_students_images_are_in_the_order_of_their_classes(target: int) -> None:
+    images = np.zeros((1600, 1, 1, 3), np.uint8)
+    pool = Labelled((images,), np.repeat(np.arange(16), 100))
+    posed = Problem((pool,), Unlabelled((np.zeros((target, 1, 1, 3), np.uint8),)), tuple("abcdefghijklmnop"))
+    nothing = Labelled((images[:0],), np.zeros((0, 16), np.float32))
+    epochs = [add_labelled(posed, nothing, 3, seed).labelled[0].drawn for seed in (0, 0, 1)]
+    counts = [np.bincount(epoch, minlength=1600) for epoch in epochs if epoch is not None]
+    of_classes = np.bincount(pool.labels.astype(int), weights=counts[0])
+    assert counts[0].min() >= EVEN
+    assert np.ptp(counts[0]) <= 1
+    assert np.ptp(of_classes) < 0.05 * of_classes.mean()
+    assert np.array_equal(counts[0], counts[1])  # the same for a seed, on every machine and rank
+    assert np.ptp(counts[0]) == 0 or not np.array_equal(counts[0], counts[2])  # who comes once more is drawn
+
+
+def test_a_student_is_probed_with_images_whose_labels_were_given() -> None:
+    posed = problem("ssda", 2)
+    soft = np.full((4, 3), 1 / 3, np.float32)
+    assert not posed.probes  # all labelled images are such
+    assert add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0).probes == posed.labelled
+
+
+def test_probabilities() -> None:
+    np.testing.assert_array_equal(probabilities(np.array([2, 0]), 3), [[0, 0, 1], [1, 0, 0]])
+    assert probabilities(np.array([2, 0]), 3).dtype == probabilities(np.full((2, 3), 1 / 3), 3).dtype == np.float32
+
+
+def test_labelled_copies_nothing_of_the_images() -> None:
+    assert labelled(SOURCE).parts[0] is SOURCE.images
+    assert problem("uda").unlabelled.parts[0] is TARGET.images
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))
+def test_rare_classes_are_as_much_of_a_balanced_epoch_as_the_median_one(counts: list[int]) -> None:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    pool = balanced(Labelled((np.zeros((len(labels), 1, 1, 3), np.uint8),), labels))
+    median = math.ceil(statistics.median(count for count in counts if count))
+    rare = [0 < count < median / 2 for count in counts]
+    assert (pool.drawn is not None) == any(rare)
+    often = np.ones(len(labels)) if pool.drawn is None else np.bincount(pool.drawn, minlength=len(labels))
+    for number, count in enumerate(counts):
+        mine = often[labels == number]
+        assert mine.sum() == (median if rare[number] else count)
+        assert not count or np.ptp(mine) <= 1  # nobody of a class is preferred
+
+
+def test_what_says_itself_what_is_drawn_stays_as_it_is() -> None:
+    images = np.zeros((3, 1, 1, 3), np.uint8)
+    for pool in (
+        Labelled((images,), np.array([0, 0, 1]), np.array([2, 1, 0])),
+        Labelled((images,), np.eye(3, dtype=np.float32)),
+    ):
+        assert balanced(pool) is pool
+
+
+def test_few_labelled_images_among_many_are_one_domain() -> None:
+    ssl = problem("ssl", 2)
+    assert few_of_many(ssl, 2)
+    assert not few_of_many(ssl, 1)
+    assert not few_of_many(problem("uda"), 10)  # other images
+    assert not few_of_many(problem("ssda", 2), 100)
+    assert few_of_many(problem("ssl", 4), 10)
+    assert not few_of_many(problem("ssl", 5), 10)  # most images are labelled
+    one_more = Labelled((TARGET.images[:5], SOURCE.images[:1]), np.zeros(6, np.int64))
+    assert not few_of_many(Problem((one_more,), Unlabelled((TARGET.images,)), CLASSES), 2)
+    assert few_of_many(Problem((one_more,), Unlabelled((TARGET.images, SOURCE.images)), CLASSES), 2)
