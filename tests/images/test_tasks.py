@@ -184,7 +184,7 @@ def test_a_teachers_images_join_the_labelled_ones() -> None:
 def test_a_students_batch_is_mixed_as_the_teachers_was(
     source: int, few: int, target: int, kept: float, uratio: int
 ) -> None:
-    """The authors' loader, written out: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
+    """The authors' loader: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
     sure = int(kept * target)
     posed = Problem((labelled(store(source)), labelled(store(few))), Unlabelled((store(target).images,)), CLASSES)
     sure_of = Labelled((store(sure).images,), np.full((sure, 3), 1 / 3, np.float32))

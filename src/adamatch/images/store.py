@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adamatch.base import system
 from adamatch.base.errors import InputError, shortened
-from adamatch.base.files import checksum, read_json, sealed, sync, unsealed, write_atomically
+from adamatch.base.files import SEAL, checksum, read_json, sealed, sync, unsealed, write_atomically
 
 VERSION = 1
 Pixels = NDArray[np.uint8]
@@ -74,7 +74,10 @@ _seen: set[tuple[Path, int, int, int]] = set()  # images.npy whose checksum was 
 def _head(path: Path) -> dict[str, Any]:
     """The content of store.json."""
     try:
-        head = unsealed(read_json(path / "store.json"))
+        found = read_json(path / "store.json")
+        head = unsealed(found)
+        if SEAL not in found:
+            raise ValueError("no checksum")
     except (FileNotFoundError, NotADirectoryError):
         remedy = "make one with `adamatch data prepare`"
         raise InputError(f"{path} is not a store: it has no store.json ({remedy})") from None
