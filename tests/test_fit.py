@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, TensorDataset
 import adamatch
 from adamatch import networks
 from adamatch.base.errors import InputError
-from adamatch.fit import _side
+from adamatch.images.reading import median_side
 from adamatch.images.user_data import OwnData
 from adamatch.plan import Settings, choose
 from adamatch.train import speed
@@ -181,7 +181,7 @@ def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
 
 
 def test_the_side_of_arrays_is_the_shorter_one() -> None:
-    assert _side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
+    assert median_side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
 
 
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def files(source: Any, **wanted: Any) -> Listing:
 def labels_of(source: Any, **wanted: Any) -> list[int]:
     labels = files(source, **wanted)[1]
     assert labels is not None
-    return labels.tolist()
+    return list(labels.tolist())
 
 
 def test_class_folders_are_listed_in_order(animals: Path) -> None:

@@ -42,7 +42,7 @@ def colours(store: Store) -> list[list[int]]:
 
 def labels(store: Store) -> list[int]:
     assert store.labels is not None
-    return store.labels.tolist()
+    return list(store.labels.tolist())
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "corrupt", "text", "unknown"])
@@ -246,7 +246,7 @@ def test_read_takes_everything(animals: Path, tmp_path: Path) -> None:
     folder = read(animals, size=8)
     with Writer(tmp_path / "store", count=6, size=8, classes=folder.classes) as writer:
         assert writer.labels is not None
-        writer.images[:], writer.labels[:], writer.done[:] = folder.images, folder.labels, 1
+        writer.images[:], writer.labels[:], writer.done[:] = folder.images, labels(folder), 1
     arrays = (folder.images, np.array(["Bee", "cat", "dog"]).repeat(2))
     for source in (str(animals), tmp_path / "store", folder, arrays):
         found = read(source, size=8, labelled=True)

@@ -107,7 +107,8 @@ def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
     if not (low >= 0 and high <= 1):  # also refuses NaN
         remedy = "scale them to [0, 1] (and leave out any normalisation)"
         raise InputError(f"float images run from {low:.3g} to {high:.3g}: {remedy}")
-    return np.rint(images * 255).astype(np.uint8)
+    pixels: Pixels = np.rint(images * 255).astype(np.uint8)
+    return pixels
 
 
 def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Labels, tuple[str, ...]]:

@@ -36,12 +36,6 @@ def known_rows(names: Sequence[str], classes: Sequence[str], where: str, notes: 
     return rows
 
 
-def check_several(classes: Sequence[str], where: str, notes: Iterable[str] = ()) -> None:
-    if len(classes) < 2:
-        why = "".join(f" ({note})" for note in notes)
-        raise InputError(f"{where} has one class only ({classes[0]}): a classifier needs at least two{why}")
-
-
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first of many names, and how many more there are."""
     listed = list(names)

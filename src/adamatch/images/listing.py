@@ -14,7 +14,7 @@ from PIL import Image
 from adamatch.base.errors import InputError
 from adamatch.base.regular_files import read_file
 from adamatch.images.decode import kinds
-from adamatch.images.labels import check_several, known_rows, some, translate
+from adamatch.images.labels import known_rows, some, translate
 from adamatch.images.store import Labels
 
 Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
@@ -47,14 +47,19 @@ def list_files(source: Any, wanted: Wanted) -> Listing:
     names = [name for _, name in rows if name is not None]
     if not names:
         return [path for path, _ in rows], None, tuple(wanted.classes or ())
-    classes = tuple(wanted.classes if wanted.classes is not None else sorted(set(names)))
-    if wanted.drop_unknown:
-        kept = known_rows(names, classes, where, wanted.notes)
-        rows, names = [rows[row] for row in kept], [names[row] for row in kept]
-    labels = translate(names, classes, where)
-    if wanted.labelled:
-        check_several(classes, where, wanted.notes)
-    return [path for path, _ in rows], labels, classes
+    classes = tuple(sorted(set(names)) if wanted.classes is None else wanted.classes)
+    kept, labels = assign(names, classes, wanted, where)
+    return [rows[row][0] for row in kept], labels, classes
+
+
+def assign(names: Sequence[str], classes: Sequence[str], wanted: Wanted, where: str) -> tuple[Sequence[int], Labels]:
+    """The rows of `names` that are wanted, and their indices in `classes`."""
+    kept = known_rows(names, classes, where, wanted.notes) if wanted.drop_unknown else range(len(names))
+    labels = translate([names[row] for row in kept], classes, where)
+    if wanted.labelled and len(classes) < 2:
+        why = "".join(f" ({note})" for note in wanted.notes)
+        raise InputError(f"{where} has one class only ({classes[0]}): a classifier needs at least two{why}")
+    return kept, labels
 
 
 def names_files(source: Any) -> bool:

@@ -22,8 +22,7 @@ from adamatch.images.arrays import from_arrays
 from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
 from adamatch.images.depth import white_among, white_inside
 from adamatch.images.items import from_dataset, is_hub, length, refuse, sides, squares
-from adamatch.images.labels import check_several, known_rows, translate
-from adamatch.images.listing import Wanted, list_files, listed, names_files, where_of
+from adamatch.images.listing import Wanted, assign, list_files, listed, names_files, where_of
 from adamatch.images.store import Pixels, Store
 
 CHUNK = 32  # files that a thread reads at a time
@@ -53,8 +52,9 @@ def read(
     The store's info has `files` and `skipped` (why a file was left out), `white`, and `notes` for the user.
     """
     notes: list[str] = []
+    wanted = Wanted(labelled, classes, skip_bad, drop_unknown, notes)
     if names_files(source) and not is_store(source):
-        paths, labels, names = list_files(source, Wanted(labelled, classes, skip_bad, drop_unknown, notes))
+        paths, labels, names = list_files(source, wanted)
         white = white or white_among(paths, where_of(source), notes)
         store = read_files(paths, size=size, shape=shape, white=white, skip_bad=skip_bad, progress=progress)
         skipped = store.info["skipped"]
@@ -77,8 +77,10 @@ def read(
         store = from_dataset(
             dataset, size=size, classes=classes, labelled=labelled, shape=shape, white=white, progress=progress
         )
-        store = replace(store, info={"white": white, "notes": notes})
-    return _selected(store, size, classes, labelled, drop_unknown, source)
+        store = replace(store, info={"white": white})
+    name = str(source) if isinstance(source, (str, Path)) else "the data"
+    store = _selected(store, size, wanted, name)
+    return replace(store, info={**store.info, "notes": [*store.info.get("notes", ()), *notes]})
 
 
 def stream(
@@ -169,26 +171,18 @@ def _none_readable(count: int, skipped: Mapping[str, str]) -> InputError:
     return InputError(f"none of {count} images can be read, for example: {next(iter(skipped.values()))}")
 
 
-def _selected(
-    store: Store, size: int, classes: Sequence[str] | None, labelled: bool | None, drop_unknown: bool, source: Any
-) -> Store:
-    """A store at the size, with the classes in the order and with or without the labels that are wanted."""
-    name = str(source) if isinstance(source, (str, Path)) else "the data"
+def _selected(store: Store, size: int, wanted: Wanted, name: str) -> Store:
+    """A store at the size, with the wanted classes, and with or without labels."""
     if size != store.size:
         store = replace(store, images=np.stack([square(Image.fromarray(image), size) for image in store.images]))
-    if labelled is False or store.labels is None:
-        if labelled:
-            raise InputError(f"{name} has no labels, and here they are needed")
-        return replace(store, labels=None, classes=tuple(classes or store.classes))
-    if labelled and classes is None:
-        check_several(store.classes, name)
-    if classes is None or tuple(classes) == store.classes:
-        return store
-    names, notes = [store.classes[label] for label in store.labels], list(store.info.get("notes", ()))
-    rows = known_rows(names, classes, name, notes) if drop_unknown else range(len(names))
-    labels = translate([names[row] for row in rows], classes, name)
-    images = store.images if len(rows) == len(names) else store.images[rows]
-    return Store(images, labels, tuple(classes), {**store.info, "notes": notes})
+    if wanted.labelled and store.labels is None:
+        raise InputError(f"{name} has no labels, and here they are needed")
+    classes = tuple(wanted.classes or store.classes)
+    if wanted.labelled is False or store.labels is None:
+        return replace(store, labels=None, classes=classes)
+    kept, labels = assign([store.classes[label] for label in store.labels], classes, wanted, name)
+    images = store.images if len(kept) == len(store) else store.images[kept]
+    return replace(store, images=images, labels=labels, classes=classes)
 
 
 def _readable(paths: Sequence[Path], portion: int, load: Callable[[Sequence[Path]], Store]) -> Iterator[Store]:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError, unknown
+from adamatch.images.labels import some
 from adamatch.images.store import Labels, Pixels, Store
 
 POOLS = {"uda": 1, "ssl": 1, "ssda": 2, "oracle": 2}  # of labelled images, by task
-NAMED = 5  # classes that a note names
 EVEN = 8  # times that each labelled image is in a student's epoch, at least; some are once more
 
 
@@ -79,21 +79,22 @@ def pose(
     task: str, sources: Sequence[Store], target: Store, tests: Mapping[str, Store], *, labels: int = 0, seed: int = 0
 ) -> Problem:
     """The problem of a task. `sources` are one pool; `labels` is the number of labelled target images per class."""
-    _check(task, labels)
-    unlabelled = Unlabelled((target.images,))
-    from_source = [labelled(*sources)] if sources else []
+    if task not in POOLS:
+        raise unknown("task", task, POOLS)
+    if task in ("uda", "oracle") and labels:
+        raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
+    if task in ("ssl", "ssda") and labels < 1:
+        raise InputError(f"task {task} needs labelled target images: give labels=K (K per class), or choose uda")
+    pools = [labelled(*sources)] if sources and task != "ssl" else []
     chosen: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
-    if task == "uda":
-        pools = from_source
-    elif task == "oracle":
-        pools = [*from_source, labelled(target)]
-    else:
+    if task == "oracle":
+        pools.append(labelled(target))
+    elif task != "uda":
         rows, notes = choose(_labels_of(target), target.classes, labels, seed)
-        chosen = tuple(int(row) for row in rows)
-        few = Labelled((target.images[rows],), _labels_of(target)[rows])
-        pools = [few] if task == "ssl" else [*from_source, few]
-    return Problem(tuple(pools), unlabelled, target.classes, tests, chosen, notes)
+        chosen = tuple(rows.tolist())
+        pools.append(Labelled((target.images[rows],), _labels_of(target)[rows]))
+    return Problem(tuple(pools), Unlabelled((target.images,)), target.classes, tests, chosen, notes)
 
 
 def labelled(*stores: Store) -> Labelled:
@@ -104,9 +105,7 @@ def labelled(*stores: Store) -> Labelled:
 def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tuple[Labels, tuple[str, ...]]:
     """`count` rows of every class, drawn with a seed: the same on every machine. Notes name classes with fewer."""
     rng = np.random.default_rng([seed, count])
-    rows: list[Labels] = []
-    notes: list[str] = []
-    short: list[str] = []
+    rows, notes, short = list[Labels](), list[str](), list[str]()
     for number, name in enumerate(classes):
         of_class = rng.permutation(np.flatnonzero(labels == number))
         if len(of_class) == 0:
@@ -115,8 +114,7 @@ def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tup
             short.append(f"{name} ({len(of_class)})")
         rows.append(np.sort(of_class[:count]))
     if short:
-        others = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
-        notes.append(f"fewer than {count} images, all of them labelled, has class {', '.join(short[:NAMED])}{others}")
+        notes.append(f"fewer than {count} images, all of them labelled, has class {some(short)}")
     return np.concatenate(rows), tuple(notes)
 
 
@@ -167,18 +165,8 @@ def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray
     return np.eye(classes, dtype=np.float32)[labels] if labels.ndim == 1 else labels.astype(np.float32)
 
 
-def _check(task: str, labels: int) -> None:
-    if task not in POOLS:
-        raise unknown("task", task, POOLS)
-    if task in ("uda", "oracle") and labels:
-        raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
-    if task in ("ssl", "ssda") and labels < 1:
-        raise InputError(f"task {task} needs labelled target images: give labels=K (K per class), or choose uda")
-
-
 def _labels_of(store: Store) -> Labels:
     if store.labels is None:
-        raise InputError(
-            "labels are needed here and these images have none: put them in one folder per class, or give a CSV"
-        )
+        remedy = "put them in one folder per class, or give a CSV"
+        raise InputError(f"labels are needed here and these images have none: {remedy}")
     return store.labels
