@@ -1,6 +1,6 @@
 """fit as a library call: whatever holds images, whatever is a network."""
 
-import sys
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,7 +160,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 
 ASKED = Settings()
-FIT = sys.modules["adamatch.fit"]  # the module, not the function
+FIT = importlib.import_module("adamatch.fit")  # the module, not the function
 
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])

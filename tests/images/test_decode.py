@@ -50,13 +50,6 @@ def test_rgb_stays_as_it_is(kind: str, tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(read_image(source)), picture())
 
 
-def test_grey_and_black_and_white_get_three_equal_channels() -> None:
-    grey = picture()[..., 0]
-    assert np.array_equal(pixels(encoded(Image.fromarray(grey))), np.stack([grey] * 3, -1))
-    bits = np.indices((8, 8)).sum(0) % 2 == 0
-    assert np.array_equal(pixels(encoded(Image.fromarray(bits)))[..., 1], bits * np.uint8(255))
-
-
 def test_transparency_shows_white() -> None:
     rgb, alpha = picture(), np.linspace(0, 255, 40).astype(np.uint8)[None, :].repeat(30, 0)
     over_white = np.rint(rgb * (alpha[..., None] / 255) + 255 * (1 - alpha[..., None] / 255))
@@ -66,19 +59,22 @@ def test_transparency_shows_white() -> None:
     assert np.abs(pixels(encoded(grey))[..., 2] - over_white[..., 0]).max() <= 1
 
 
-def test_palette_with_and_without_transparency() -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([10, 20, 30, 200, 100, 50])
-    image.putpixel((1, 0), 1)
-    assert pixels(encoded(image)).tolist() == [[[10, 20, 30], [200, 100, 50]]]
-    assert pixels(encoded(image, transparency=0)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
-    assert pixels(encoded(image, "GIF", transparency=0)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
-
-
-def test_one_colour_marked_transparent_in_an_rgb_file() -> None:
-    image = Image.new("RGB", (2, 1), (1, 2, 3))
-    image.putpixel((1, 0), (9, 9, 9))
-    assert pixels(encoded(image, transparency=(1, 2, 3))).tolist() == [[[255, 255, 255], [9, 9, 9]]]
+def test_grey_black_and_white_palettes_and_one_transparent_colour() -> None:
+    grey = picture()[..., 0]
+    assert np.array_equal(pixels(encoded(Image.fromarray(grey))), np.stack([grey] * 3, -1))
+    bits = np.indices((8, 8)).sum(0) % 2 == 0
+    assert np.array_equal(pixels(encoded(Image.fromarray(bits)))[..., 1], bits * np.uint8(255))
+    palette = Image.new("P", (2, 1))
+    palette.putpalette([10, 20, 30, 200, 100, 50])
+    palette.putpixel((1, 0), 1)
+    rgb = palette.convert("RGB")
+    assert pixels(encoded(palette)).tolist() == [[[10, 20, 30], [200, 100, 50]]]
+    for clear in (
+        encoded(palette, transparency=0),
+        encoded(palette, "GIF", transparency=0),
+        encoded(rgb, transparency=(10, 20, 30)),
+    ):
+        assert pixels(clear).tolist() == [[[255, 255, 255], [200, 100, 50]]]
 
 
 @pytest.mark.parametrize("kind", ["TIFF", "JPEG"])
