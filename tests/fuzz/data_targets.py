@@ -22,7 +22,7 @@ from adamatch.datasets.catalog import SETS
 from adamatch.datasets.prepare import fit
 from adamatch.datasets.source import Found
 from adamatch.images.decode import kinds, read_image, short_side
-from adamatch.images.folders import read_folder
+from adamatch.images.reading import read
 from adamatch.networks.weights import load_weights
 
 LOOKED_AT = 64  # images of a split
@@ -72,7 +72,7 @@ def _list(folder: Path) -> Path:
 
 
 def _read_list(path: Path) -> Any:
-    store = read_folder(path, size=8, workers=1)
+    store = read(path, size=8)
     return store.images, store.labels, store.classes
 
 

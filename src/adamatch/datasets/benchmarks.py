@@ -7,7 +7,7 @@ from adamatch.base.errors import InputError, unknown
 from adamatch.datasets import rendered
 from adamatch.datasets.catalog import SETS, open_store
 from adamatch.images.store import Store
-from adamatch.images.tasks import Problem, Unlabelled, pose
+from adamatch.images.tasks import Problem, Unlabelled, make_problem
 
 ALL = "all"  # as a source: every domain but the target
 
@@ -79,7 +79,7 @@ def problem(
     if len(sources) == 1:
         tests["source"] = load(name, sources[0], "test", root)
     trained = [load(name, each, "train", root) for each in sources]
-    posed = pose(task, trained, load(name, target, "train", root), tests, labels=labels, seed=seed)
+    posed = make_problem(task, trained, load(name, target, "train", root), tests, labels=labels, seed=seed)
     if task != "ssl" or not benchmark.unlabelled:
         return posed
     more = load(name, target, benchmark.unlabelled, root).images

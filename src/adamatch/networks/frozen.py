@@ -3,7 +3,7 @@
 from torch import Tensor, channels_last, nn, rsqrt
 from torch.nn.functional import conv2d, hardtanh_, pad
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.networks.conv import same_padding
 from adamatch.networks.efficientnet_lite import SHIFT, EfficientNetLite
@@ -21,7 +21,7 @@ class Upper(nn.Module):
     def __init__(self, net: nn.Module, frozen: int) -> None:
         super().__init__()
         if not isinstance(net, EfficientNetLite):
-            remedy = f"choose efficientnet-lite0 (1, 2), or {setting('frozen', 0)}"
+            remedy = f"choose efficientnet-lite0 (1, 2), or {argument('frozen', 0)}"
             raise InputError(f"only an EfficientNet-Lite can be frozen in part: {remedy}")
         if frozen > len(net.in_order):
             raise InputError(f"this EfficientNet-Lite has {len(net.in_order)} blocks: {frozen} cannot be frozen")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.images.decode import Shape
 
@@ -54,7 +54,7 @@ def imagenet(network: str) -> str:
     folders = [] if found is None else list(found.submodule_search_locations or ())
     files = [file for folder in folders for file in sorted(Path(folder, "models").glob("*.pth"))]
     if not files:
-        without = setting("weights", "none")
+        without = argument("weights", "none")
         raise InputError(f"the ImageNet weights of {network} are not installed: {INSTALL}; or give {without} or a file")
     return str(files[0])
 

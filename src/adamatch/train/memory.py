@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from adamatch.base import ranks
-from adamatch.base.cli_names import argument, overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, is_out_of_memory
 from adamatch.config.recipe import Recipe
 from adamatch.images.feed import choose_place, free_host
@@ -119,7 +119,7 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
         )
         again = f"it resumes from step {saved}" if saved else "nothing of it was saved yet"
         halved = f"{argument('batch')} {recipe.batch // 2}"
-        smaller = f", or start over with {overwriting()} and {halved}" if recipe.batch > 1 else ""
+        smaller = f", or start over with {argument('overwrite', True)} and {halved}" if recipe.batch > 1 else ""
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
             f"out of memory{where}: end what else uses it and run the same command again ({again}){smaller}"

@@ -13,18 +13,18 @@ from filelock import BaseFileLock
 from safetensors import SafetensorError
 
 from adamatch.base import locks, ranks
-from adamatch.base.cli_names import overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.base.files import (
     disk_is_full,
     disk_reason,
     make_folder,
     parse,
-    patiently,
     read_json,
     sealed,
     sync,
     unsealed,
+    with_retries,
     write_atomically,
 )
 from adamatch.config.recipe import Recipe
@@ -112,7 +112,7 @@ class RunFolder:
             return
         held, text = self.claimed
         try:
-            there = patiently(held.read_text) == text
+            there = with_retries(held.read_text) == text
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
@@ -142,7 +142,7 @@ class RunFolder:
             return run, False
         differs = resume.difference(other, run)
         raise InputError(
-            f"{self.path} holds another run ({differs}): choose another folder, or give {overwriting()} to replace it"
+            f"{self.path} holds another run ({differs}): choose another folder, or give {argument('overwrite', True)} to replace it"
         )
 
     def _held(self) -> Run:
@@ -151,7 +151,7 @@ class RunFolder:
             return Run.read(path)
         except ValueError:
             raise InputError(
-                f"{path} cannot be read: choose another folder, or give {overwriting()} to replace it"
+                f"{path} cannot be read: choose another folder, or give {argument('overwrite', True)} to replace it"
             ) from None
 
     def recipe(self) -> Recipe | None:

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, unknown
 
 P = ParamSpec("P")
@@ -70,7 +70,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         raise unknown("device", device, DEVICES) from None
     if chosen.type not in ("cpu", "cuda", "mps"):
         raise unknown("device", device, DEVICES)
-    cpu = setting("device", "cpu")
+    cpu = argument("device", "cpu")
     if chosen.type == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use {cpu}")
     on_gpu = chosen.type == "cuda"
@@ -78,7 +78,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         raise InputError(f"device {device!r} was asked for and no CUDA device is there: use {cpu}")
     if on_gpu and (chosen.index or 0) >= (count := torch.cuda.device_count()):
         raise InputError(
-            f"device {device!r} was asked for and there are {count}: use {setting('device', 'cuda:0')} to cuda:{count - 1}"
+            f"device {device!r} was asked for and there are {count}: use {argument('device', 'cuda:0')} to cuda:{count - 1}"
         )
     if precision == "auto":
         precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
