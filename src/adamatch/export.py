@@ -11,10 +11,13 @@ import hashlib
 import importlib.util
 import io
 import json
+import logging
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,7 +33,6 @@ from adamatch.base.files import place, write_whole, writing
 from adamatch.evaluate import predict
 from adamatch.images.decode import SIXTEEN_BITS
 from adamatch.images.store import Pixels
-from adamatch.networks import graph
 from adamatch.train import speed
 
 if TYPE_CHECKING:
@@ -121,19 +123,45 @@ def _program(model: "Model") -> torch.export.ExportedProgram:
     whole = _Whole(copy.deepcopy(model.net)).cpu().eval()
     images = torch.zeros(3, model.size, model.size, 3, dtype=torch.uint8)
     try:
-        with graph.quietly(), torch.no_grad():
-            program = graph.export(whole, images)
+        with _quietly(), torch.no_grad():
+            program = _exported(whole, images)
     except Exception as error:  # whatever somebody's own module, and torch on it, may raise
-        raise InputError(f"torch.export cannot take {type(model.net).__name__} ({graph.first_line(error)})") from None
+        raise InputError(f"torch.export cannot take {type(model.net).__name__} ({_first_line(error)})") from None
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # where somebody's files lie is nobody's business
     return program
 
 
+def _exported(net: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
+    """The program that `net` is for any number of images like these."""
+    asked: dict[str, Any] = {"args": (images,), "dynamic_shapes": ({0: torch.export.Dim("n")},)}
+    try:
+        return torch.export.export(net, strict=False, **asked)
+    except Exception:  # reading the module's code takes longer, and gets through where len(x) would be one fixed number
+        return torch.export.export(net, strict=True, **asked)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch has to say to developers while it exports."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def _onnx(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
     import onnx
 
-    with graph.quietly():
+    with _quietly():
         made = torch.onnx.export(
             program,
             dynamo=True,
@@ -167,13 +195,13 @@ def _run_onnx(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
 
 def _torch(program: torch.export.ExportedProgram, told: dict[str, str]) -> bytes:
     content = io.BytesIO()  # on a disk that is full, torch ends the process
-    with graph.quietly():
+    with _quietly():
         torch.export.save(program, content, extra_files={"adamatch.json": json.dumps(told, indent=1)})
     return content.getvalue()
 
 
 def _run_torch(file: Path) -> Callable[[Pixels], NDArray[np.float32]]:
-    with graph.quietly():
+    with _quietly():
         module = torch.export.load(file).module()  # a file of our own: a stranger's could run a program
 
     @torch.no_grad()

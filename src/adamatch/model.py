@@ -25,7 +25,6 @@ from adamatch.evaluate import Score, predict, score
 from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.folders import read
 from adamatch.images.stream import How, stream
-from adamatch.networks import graph
 from adamatch.train import speed
 from adamatch.train.checkpoint import write_tensors
 from adamatch.train.resume import EARLIER
@@ -160,7 +159,7 @@ class Model:
         return export(self, file, to)
 
     def save(self, folder: str | Path) -> Path:
-        """model.safetensors and model.json; of a network of one's own network.json as well, its operations (`nets.graph`)."""
+        """model.safetensors and model.json. A network of one's own is opened again with its module: `load(folder, net=...)`."""
         folder = Path(folder)
         make_folder(folder)
         write_tensors(folder / "model.safetensors", self.net.state_dict())
@@ -175,31 +174,21 @@ class Model:
             **({"white": self.white} if self.white else {}),
             "sha256": checksum(folder / "model.safetensors"),
         }
-        if not self.network:
-            facts["closed"] = self._describe(folder / "network.json")
         write_atomically(folder / "model.json", json.dumps(sealed(facts), indent=1))
         return folder
 
-    def _describe(self, file: Path) -> str:
-        """Write the operations of a network of one's own; where that cannot be, the reason."""
-        try:
-            write_atomically(file, graph.describe(self.net, self.size, file.read_text() if file.exists() else ""))
-        except InputError as error:
-            file.unlink(missing_ok=True)
-            return str(error)
-        return ""
-
     @classmethod
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
-        """A saved model; `net` is needed for a network of one's own whose operations could not be saved."""
+        """A saved model; `net` is needed for a network of one's own."""
         folder = Path(folder)
         facts = _facts(folder)
         if net is None and facts["network"]:
             net = networks.build(facts["network"], len(facts["classes"]))
+        if net is None:
+            remedy = "in Python, build it and give it as net= to adamatch.load"
+            raise InputError(f"{folder} holds a network of your own: {remedy}")
         machine = speed.choose(device)
         tensors = _tensors(folder / "model.safetensors", facts.get("sha256"))
-        if net is None:
-            net = _own(folder, facts.get("closed", ""), tensors)
         try:
             net.load_state_dict(tensors)
         except RuntimeError as error:
@@ -279,21 +268,6 @@ def _tensors(path: Path, known: Any) -> dict[str, Tensor]:
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
     """Open what `fit` saved."""
     return Model.load(folder, net=net, device=device)
-
-
-def _own(folder: Path, closed: str, tensors: Mapping[str, Tensor]) -> nn.Module:
-    """A network of somebody's own from its operations; nothing in the file is run but PyTorch's core operators."""
-    file = folder / "network.json"
-    if not file.exists():
-        why = f", and {closed}" if closed else ""
-        remedy = "in Python, build it and give it as net= to adamatch.load"
-        raise InputError(f"{folder} holds a network of your own{why}: {remedy}")
-    try:
-        return graph.Graph(file.read_text(), tensors)
-    except Exception as error:  # whatever a damaged file leads to
-        raise InputError(
-            f"{file} cannot be used ({graph.first_line(error)}): save it again, or give net= to adamatch.load"
-        ) from None
 
 
 def left_out(skipped: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 import difflib
 import importlib.util
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,14 @@ class Timm(nn.Module):
     @property
     def head(self) -> Any:
         return self.net.get_classifier()
+
+    def converted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Weights as others publish them, by timm's own function for this kind of model; as they are where there is none."""
+        convert = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
+        try:
+            return state if convert is None else dict(convert(dict(state), self.net))
+        except Exception:  # of weights of another kind it may raise anything
+            return state
 
     def features(self, x: Tensor) -> Tensor:
         """x [N, 3, H, W] -> what the classifier gets, [N, d]."""
