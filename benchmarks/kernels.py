@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from adamatch.config.run import Recipe
-from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, operators
+from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, runtime
 from adamatch.networks import norm
 from adamatch.networks.norm import BatchNorm
 from adamatch.train import precompile, speed
@@ -396,7 +396,7 @@ def main() -> None:
     machine = speed.choose()
     cases = {name: CASES[name] for name in options.networks}
     if options.smoke:
-        operators.DEVICES.append("cpu")
+        runtime.DEVICES.append("cpu")
         small = {"wrn-28-2": ("wrn-tiny", 8), "wrn-34-2": ("wrn-tiny", 8), "resnetv2-101": ("resnetv2-50", 32)}
         cases = {name: Case(*small.get(name, (case.network, 32)), 1, case.images) for name, case in cases.items()}
     elif options.chain:

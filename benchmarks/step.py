@@ -26,7 +26,7 @@ from adamatch.config.run import Recipe, Run
 from adamatch.experiment import versions
 from adamatch.grid import cost
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
-from adamatch.kernels import norm_kernels
+from adamatch.kernels import runtime
 from adamatch.train import speed
 from adamatch.train.batches import Supply
 from adamatch.train.execution import Execution
@@ -138,7 +138,7 @@ def main() -> None:
     given = parser.parse_args()
     machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
     if given.no_kernels:
-        norm_kernels.AVAILABLE = False
+        runtime.AVAILABLE = False
     recipe = {"batch": given.batch, "strong": given.strong, "images": given.images}
     rows = []
     for text in given.networks:

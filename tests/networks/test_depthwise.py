@@ -32,7 +32,7 @@ def _kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if DEVICE == "cpu":
             interpret(patch)
-            patch.setattr(OURS.kernels_depthwise, "STEPS", 1)  # images are small here
+            patch.setattr(OURS.depthwise_kernels, "STEPS", 1)  # images are small here
         yield
 
 
@@ -76,7 +76,7 @@ def test_narrow_images_are_summed_in_float32(dtype: torch.dtype) -> None:
 
 
 def test_weight_gradients_of_many_programs_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = OURS.kernels_depthwise
+    kernels = OURS.depthwise_kernels
     monkeypatch.setattr(kernels, "SMALL_TILE", 32)
     monkeypatch.setattr(kernels, "STEPS", 2)
     monkeypatch.setattr(kernels, "ROWS", 2)  # six programs, three sums, two, one
@@ -94,7 +94,7 @@ def test_each_can_be_left_to_pytorch(
 ) -> None:
     name = {"FORWARD": "convolve", "INPUT_GRAD": "input_grad", "WEIGHT_GRAD": "weight_grad"}[switch]
     monkeypatch.setattr(fused_depthwise, switch, (3 - case[-1],))  # the other stride only
-    monkeypatch.setattr(OURS.kernels_depthwise, name, None)  # must not be called
+    monkeypatch.setattr(OURS.depthwise_kernels, name, None)  # must not be called
     *_, h, w, size, stride = case
     inputs, dy = given(*case)
     ours = gradients(lambda x, k: (OURS.depthwise(x, k, stride, before(h, w, size, stride)),), inputs, [dy])

@@ -54,9 +54,9 @@ def interpret(patch: pytest.MonkeyPatch) -> None:
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     if isinstance(triton.language.sum, triton.JITFunction):  # Triton's own, defined before the setting above
         patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
-    patch.setattr(fused_norm, "kernels", interpreted("kernels"))
-    patch.setattr(fused_conv, "kernels_conv", interpreted("kernels_conv"))
-    patch.setattr(fused_depthwise, "kernels_depthwise", interpreted("kernels_depthwise"))
+    patch.setattr(fused_norm, "norm_kernels", interpreted("norm_kernels"))
+    patch.setattr(fused_conv, "conv_kernels", interpreted("conv_kernels"))
+    patch.setattr(fused_depthwise, "depthwise_kernels", interpreted("depthwise_kernels"))
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -264,7 +264,7 @@ def test_conv3x3_and_its_gradients(n: int, ci: int, co: int, h: int, w: int, mem
 def test_every_way_to_split_the_weight_gradient_is_right(options: dict[str, int]) -> None:
     x, dy = images(3, 16, 7, 16, dtype=NARROW), images(3, 32, 7, 16, dtype=NARROW)
     dw = torch.full((32, 16, 3, 3), float("nan"), device=DEVICE)
-    CONV.kernels_conv.weight_grad(x, dy, dw, **options)
+    CONV.conv_kernels.weight_grad(x, dy, dw, **options)
     reference = conv2d_weight(x.double(), dw.shape, dy.double(), padding=1)  # type: ignore[no-untyped-call]
     assert error(dw, reference) < 1e-6
 
@@ -274,8 +274,8 @@ def test_convolution_and_its_data_gradient(memory: torch.memory_format) -> None:
     x, dy = images(3, 16, 5, 8, dtype=NARROW), images(3, 32, 5, 8, dtype=NARROW)
     weight = images(32, 16, 3, 3, dtype=NARROW).contiguous(memory_format=memory)
     y, dx = torch.full_like(dy, float("nan")), torch.full_like(x, float("nan"))
-    CONV.kernels_conv.convolve(x, weight, y)
-    CONV.kernels_conv.convolve(dy, weight, dx, transposed=True)
+    CONV.conv_kernels.convolve(x, weight, y)
+    CONV.conv_kernels.convolve(dy, weight, dx, transposed=True)
     assert error(y, conv2d(x.double(), weight.double(), padding=1)) < 4e-3
     assert error(dx, conv_transpose2d(dy.double(), weight.double(), padding=1)) < 4e-3
 

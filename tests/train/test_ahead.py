@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from adamatch.config.run import Recipe
-from adamatch.kernels import norm_kernels
+from adamatch.kernels import runtime
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
 from adamatch.plan import PRETRAINED
 from adamatch.train import precompile
@@ -46,7 +46,7 @@ def test_passes_are_those_of_the_methods() -> None:
     assert precompile._pass("mcd", RECIPE) is None
 
 
-@pytest.mark.skipif(not norm_kernels.AVAILABLE, reason="needs Triton")
+@pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
 def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
     """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
     passes = [precompile._pass("supervised", RECIPE), precompile._pass("fixmatch+", RECIPE)]
@@ -107,7 +107,7 @@ def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyP
             pass
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
+    monkeypatch.setattr(runtime, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
@@ -131,7 +131,7 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
             killed.append(self)
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
+    monkeypatch.setattr(runtime, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
@@ -143,7 +143,7 @@ def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatc
 
 def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
+    monkeypatch.setattr(runtime, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", pytest.fail)

@@ -16,7 +16,7 @@ from adamatch.augment.views import normalise
 from adamatch.images.store import Pixels
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.initialise import propagate
-from adamatch.kernels import fused_norm
+from adamatch.kernels import runtime
 from adamatch.networks.norm import estimate_statistics, has_batch_norm
 from adamatch.train.speed import Machine
 
@@ -50,7 +50,7 @@ def start_head(
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
     y = [labels(pool, head.out_features, machine) for pool in pools]
-    with fused_norm.off(net):
+    with runtime.off(net):
         x = before = [features(net, each, machine) for each in parts]
         if not kept and has_batch_norm(net):
             estimate_statistics(net, batches(pools, unlabelled, machine))

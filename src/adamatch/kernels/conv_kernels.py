@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adamatch.kernels.norm_kernels import jit
+from adamatch.kernels.runtime import jit, launch
 
 try:
     import triton.language as tl
@@ -121,8 +121,24 @@ def convolve(
     s_out, s_in, s_ky, s_kx = weight.stride()
     s_out, s_in = (s_in, s_out) if transposed else (s_out, s_in)
     pixels = n * height * width
-    _convolve[(-(-pixels // block),)](
-        x, weight, y, pixels, height, s_out, s_in, s_ky, s_kx, width, ci, co, block, transposed, num_warps=warps
+    launch(
+        _convolve,
+        (-(-pixels // block),),
+        x,
+        weight,
+        y,
+        pixels,
+        height,
+        s_out,
+        s_in,
+        s_ky,
+        s_kx,
+        width,
+        ci,
+        co,
+        block,
+        transposed,
+        num_warps=warps,
     )
 
 
@@ -137,7 +153,9 @@ def weight_grad(
     images, rows = max(1, pixels // width), rows or height
     programs = -(-n // images) * -(-height // rows)
     parts = torch.empty(programs, 9, co, ci, dtype=torch.float32, device=x.device)
-    _weight_grad[(programs, 3 // kys)](
+    launch(
+        _weight_grad,
+        (programs, 3 // kys),
         x,
         dy,
         parts,
@@ -153,4 +171,4 @@ def weight_grad(
         num_warps=warps,
         num_stages=stages,
     )
-    _sum_parts[(9 * co * ci // 64,)](parts, dw, *dw.stride(), programs, ci, co, 64, 64, num_warps=4)
+    launch(_sum_parts, (9 * co * ci // 64,), parts, dw, *dw.stride(), programs, ci, co, 64, 64, num_warps=4)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adamatch.kernels.norm_kernels import jit
+from adamatch.kernels.runtime import jit, launch
 
 try:
     import triton.language as tl
@@ -220,8 +220,23 @@ def input_grad(dy: Tensor, taps: Tensor, dx: Tensor, stride: int, padding: tuple
     cols, blocks = columns(channels)
     p = SMALL_TILE // cols
     places = n * -(-height // 2) * -(-width // 2)
-    _spread[(-(-places // p) * blocks,)](
-        dy, taps, dx, n, height, width, *dy.shape[2:], channels, blocks, *padding, size, p, cols, num_warps=4
+    launch(
+        _spread,
+        (-(-places // p) * blocks,),
+        dy,
+        taps,
+        dx,
+        n,
+        height,
+        width,
+        *dy.shape[2:],
+        channels,
+        blocks,
+        *padding,
+        size,
+        p,
+        cols,
+        num_warps=4,
     )
 
 
@@ -233,7 +248,7 @@ def weight_grad(x: Tensor, dy: Tensor, dw: Tensor, stride: int, padding: tuple[i
     p = SMALL_TILE // cols
     rows = -(-n * -(-out_height // 4) * out_width // (p * STEPS))
     parts = torch.empty(rows, size, size, channels, dtype=torch.float32, device=x.device)
-    _weight_grad[(rows * blocks,)](
+    launch(_weight_grad, (rows * blocks,), 
         x, dy, parts, n, height, width, out_height, out_width, channels, blocks, *padding, size, stride, STEPS, p, cols,
         num_warps=4,
     )  # fmt: skip
@@ -249,7 +264,7 @@ def _sum_rows_into(out: Tensor, parts: Tensor, strides: tuple[int, int, int, int
     rows, size, _, channels = parts.shape
     total = size * size * channels
     grid = (-(-total // 32), -(-rows // ROWS))
-    _sum_rows[grid](parts, out, rows, total, channels, *strides, size, ROWS, 32, num_warps=4)
+    launch(_sum_rows, grid, parts, out, rows, total, channels, *strides, size, ROWS, 32, num_warps=4)
 
 
 def _convolved(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: tuple[int, int], *, flip: bool) -> None:
@@ -257,7 +272,7 @@ def _convolved(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: tuple[i
     cols, blocks = columns(channels)
     p = TILE // cols
     places = n * -(-y.shape[2] // 4) * y.shape[3]
-    _convolve[(-(-places // p) * blocks,)](
+    launch(_convolve, (-(-places // p) * blocks,), 
         x, taps, y, n, height, width, *y.shape[2:], channels, blocks, *padding, taps.shape[0], stride, flip, p, cols,
         num_warps=4,
     )  # fmt: skip

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adamatch.kernels import conv_kernels, norm_kernels
-from adamatch.kernels.operators import has_kernels, operator
+from adamatch.kernels import conv_kernels
+from adamatch.kernels.runtime import has_kernels, operator
 
 LAST = torch.channels_last
 
@@ -14,8 +14,7 @@ LAST = torch.channels_last
 def runs_on(x: Tensor, weight: Tensor) -> bool:
     width = x.shape[3]
     return (
-        norm_kernels.AVAILABLE
-        and has_kernels(x)
+        has_kernels(x)
         and x.dtype in (torch.bfloat16, torch.float16)
         and x.is_contiguous(memory_format=LAST)
         and weight.shape[0] in (16, 32, 64)
@@ -34,7 +33,8 @@ def conv3x3(x: Tensor, weight: Tensor) -> Tensor:
 def _conv3x3(x: Tensor, weight: Tensor) -> Tensor:
     y: Tensor
     if x.shape[1] == 16:  # where cuDNN takes more than twice as long (results/kernels.json)
-        y = _convolved(x, weight)
+        shape = (x.shape[0], weight.shape[0], x.shape[2], x.shape[3])
+        y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=LAST)
         conv_kernels.convolve(x.contiguous(memory_format=LAST), weight, y)
         return y
     y = torch.ops.aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
@@ -54,26 +54,6 @@ def _conv3x3_input_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         dy, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
     )[0]
     return dx.contiguous(memory_format=LAST)  # type: ignore[no-any-return]
-
-
-def _convolved(x: Tensor, weight: Tensor) -> Tensor:
-    shape = (x.shape[0], weight.shape[0], x.shape[2], x.shape[3])
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=LAST)
-
-
-@_conv3x3.register_fake
-def _(x: Tensor, weight: Tensor) -> Tensor:
-    return _convolved(x, weight)
-
-
-@_conv3x3_weight_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    return torch.empty_like(weight)
-
-
-@_conv3x3_input_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=LAST)
 
 
 def _keep_conv(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:

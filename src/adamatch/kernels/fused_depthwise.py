@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from adamatch.kernels import depthwise_kernels, norm_kernels
-from adamatch.kernels.operators import has_kernels, operator
+from adamatch.kernels import depthwise_kernels
+from adamatch.kernels.runtime import has_kernels, operator
 
 LAST = torch.channels_last
 # Strides at which each is computed by the kernel rather than by cuDNN.
@@ -19,8 +19,7 @@ FORWARD, INPUT_GRAD, WEIGHT_GRAD = (1, 2), (1, 2), (1, 2)
 
 def runs_on(x: Tensor, weight: Tensor, stride: int) -> bool:
     return (
-        norm_kernels.AVAILABLE
-        and stride in {*FORWARD, *INPUT_GRAD, *WEIGHT_GRAD}
+        stride in {*FORWARD, *INPUT_GRAD, *WEIGHT_GRAD}
         and has_kernels(x)
         and (
             x.dtype in (torch.bfloat16, torch.float16)
@@ -104,21 +103,6 @@ def _plain_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list
     )  # fmt: skip
     grad: Tensor = grads[which]
     return grad
-
-
-@_depthwise.register_fake
-def _(x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-    return _convolved(x, stride)
-
-
-@_depthwise_input_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-    return torch.empty_like(x, memory_format=LAST)
-
-
-@_depthwise_weight_grad.register_fake
-def _(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-    return torch.empty_like(weight)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

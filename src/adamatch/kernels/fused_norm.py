@@ -1,44 +1,22 @@
 """Operators around the norm kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from adamatch.base import ranks
 from adamatch.kernels import norm_kernels
 from adamatch.kernels.layout import Plan
-from adamatch.kernels.operators import has_kernels, operator
+from adamatch.kernels.runtime import has_kernels, operator
 from adamatch.kernels.statistics import of_all_ranks, record
 
 LAST = torch.channels_last
 
 
-def use(net: nn.Module, on: bool) -> None:
-    """Turn the kernels of a network on (where they can run) or off."""
-    for module in net.modules():
-        if hasattr(module, "fused"):
-            module.fused = on  # type: ignore[assignment]
-
-
-@contextmanager
-def off(net: nn.Module) -> Iterator[None]:
-    """Within it a network does without its kernels: a few passes take less time than compiling them."""
-    users = [module for module in net.modules() if getattr(module, "fused", False)]
-    use(net, False)
-    try:
-        yield
-    finally:
-        for module in users:
-            module.fused = True  # type: ignore[assignment]
-
-
 def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
     return (
-        norm_kernels.AVAILABLE
-        and has_kernels(x)
+        has_kernels(x)
         and x.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and x.is_contiguous(memory_format=LAST)
         and 8 <= x.shape[1] <= 2048
@@ -198,68 +176,6 @@ def _norm_act_grad(
     means = ranks.mean(means) if shared else means
     norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
     return dx, dweight, dbias
-
-
-def _like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=LAST)
-
-
-def _stats_of(x: Tensor, groups: list[int]) -> Tensor:
-    return x.new_empty((len(groups), 2, x.shape[1]), dtype=torch.float32)
-
-
-@_norm_act.register_fake
-def _(
-    x: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return _like(x), _stats_of(x, groups)
-
-
-@_add_norm_act.register_fake
-def _(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return _like(a), _like(a), _stats_of(a, groups)
-
-
-@_norm_act_then_add.register_fake
-def _(
-    x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    return _like(x), _stats_of(x, groups)
-
-
-@_recorded_norm_act.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    eps: float,
-    slope: float,
-    ceiling: float | None = None,
-) -> Tensor:
-    return _like(x)
-
-
-@_recorded_norm_act_grad.register_fake
-def _(
-    dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
-    eps: float, slope: float, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return _like(x), torch.empty_like(weight), torch.empty_like(bias)
-
-
-@_norm_act_grad.register_fake
-def _(
-    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return _like(x), torch.empty_like(weight), torch.empty_like(bias)
 
 
 def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -15,18 +15,12 @@ import torch
 from torch import Tensor
 
 from adamatch.kernels.layout import Plan
+from adamatch.kernels.runtime import jit, launch
 
 try:
-    import triton
     import triton.language as tl
 except ImportError:
-    triton = None
-
-AVAILABLE = triton is not None
-
-
-def jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
+    tl = None
 
 
 @jit
@@ -249,11 +243,11 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     """Images -> stats [groups, 2, C] of a, or of a + b, which is written to `total`."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=a.device)
     stats = torch.empty(plan.groups, 2, plan.channels, dtype=torch.float32, device=a.device)
-    _moments[(plan.parts * plan.blocks,)](
+    launch(_moments, (plan.parts * plan.blocks,), 
         a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.even,
         plan.columns, plan.block, total is not None, num_warps=plan.warps,
     )  # fmt: skip
-    _combine_moments[(-(-plan.channels // plan.width), plan.groups)](
+    launch(_combine_moments, (-(-plan.channels // plan.width), plan.groups), 
         parts, stats, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even, plan.width,
         num_warps=4,
     )  # fmt: skip
@@ -265,7 +259,7 @@ def apply(
     ceiling: float | None = None, skip: Tensor | None = None,
 ) -> None:  # fmt: skip
     grid = (plan.count(plan.block) * plan.blocks,)
-    _apply[grid](
+    launch(_apply, grid, 
         x, skip, y, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.groups, plan.whole,
         plan.even, plan.columns, plan.block, skip is not None, num_warps=plan.warps,
     )  # fmt: skip
@@ -278,11 +272,11 @@ def grad_means(
     """-> means [groups, 2, C] of dz and dz * xhat, dweight [C], dbias [C]."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=x.device)
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
-    _grad_sums[(plan.parts * plan.blocks,)](
+    launch(_grad_sums, (plan.parts * plan.blocks,), 
         dy, x, parts, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.size, plan.groups,
         plan.whole, plan.even, plan.columns, plan.block, num_warps=plan.warps,
     )  # fmt: skip
-    _combine_grads[(-(-plan.channels // plan.width),)](
+    launch(_combine_grads, (-(-plan.channels // plan.width),), 
         parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even,
         plan.width, num_warps=4,
     )  # fmt: skip
@@ -294,7 +288,7 @@ def grad_input(
     stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float, ceiling: float | None = None,
 ) -> None:  # fmt: skip
     grid = (plan.count(plan.block) * plan.blocks,)
-    _grad_input[grid](
+    launch(_grad_input, grid, 
         dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling,
         plan.groups, plan.whole, plan.even, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
     )  # fmt: skip

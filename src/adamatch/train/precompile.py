@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from filelock import BaseFileLock
@@ -23,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from adamatch import networks
 from adamatch.base import locks, system
 from adamatch.config.run import Recipe
-from adamatch.kernels import norm_kernels, operators
+from adamatch.kernels import runtime
 
 Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
 Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
@@ -35,7 +34,7 @@ SECONDS = 90  # after which the step compiles itself what is missing
 def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
     """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
     count = min(MOST, system.cores() - 2)
-    able = norm_kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
+    able = runtime.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
     passes = _missing(recipe, methods) if able else []
     lock = _alone() if passes else None
     if lock is None:
@@ -93,7 +92,7 @@ def _marker(network: str, size: int, one: Pass) -> Path:
     """A file in Triton's cache that says that a pass was compiled by this version, for a GPU of this kind."""
     import triton
 
-    sources = b"".join(path.read_bytes() for path in sorted(Path(norm_kernels.__file__).parent.glob("kernels*.py")))
+    sources = b"".join(path.read_bytes() for path in sorted(Path(runtime.__file__).parent.glob("*.py")))
     facts = [network, size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
     return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
@@ -140,23 +139,18 @@ def _launcher(compiled: Any) -> None:
 
 def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
     """What passes launch, forwards and back, each kind once. Their images are shapes alone."""
-    from triton.runtime.jit import JITFunction
-
     found: dict[object, Launch] = {}
 
-    def note(kernel: Any, *given: Any, grid: object, warmup: bool, **options: Any) -> None:
+    def note(kernel: Any, given: Sequence[Any], options: dict[str, Any]) -> None:
         arguments = [each.dtype if isinstance(each, Tensor) else each for each in given]
         kinds = [
             each if param.is_constexpr else _kind(each) for param, each in zip(kernel.params, arguments, strict=True)
         ]
         found.setdefault((kernel.__name__, *kinds, *options.items()), (kernel, arguments, options))
 
-    operators.run_on_shapes()
-    with (
-        patch.object(JITFunction, "run", note),
-        FakeTensorMode(),
-        torch.autocast("cpu", torch.bfloat16, cache_enabled=False),
-    ):
+    runtime.DEVICES.append("cpu")
+    runtime.WATCHERS.append(note)
+    with FakeTensorMode(), torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
         for n, groups in passes:
             net = networks.build(network, 2).train()
             x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)
