@@ -1,4 +1,4 @@
-"""Operators around the norm kernels: opaque to torch.compile, with gradients. Their plain twins are in `norm`."""
+"""Batch norm's kernels as operators of torch, with gradients. Their plain twin is `networks.norm.norm_act`."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 from adamatch.base import ranks
 from adamatch.kernels import norm_kernels
-from adamatch.kernels.layout import Plan
+from adamatch.kernels.norm_kernels import Plan
 from adamatch.kernels.runtime import has_kernels, operator
-from adamatch.kernels.statistics import of_all_ranks, record
+from adamatch.kernels.statistics import of_all_ranks
 
 LAST = torch.channels_last
 
@@ -24,203 +24,78 @@ def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
     )
 
 
-def norm_act(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-    slope: float,
-    shared: bool = False,
-    ceiling: float | None = None,
-) -> Tensor:
-    """`shared`: statistics are of all ranks."""
-    y, stats = _norm_act(x, weight, bias, list(groups), eps, slope, shared, ceiling)
-    record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
-    return y  # type: ignore[no-any-return]
-
-
-def add_norm_act(
-    a: Tensor,
-    b: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-    slope: float,
-    shared: bool = False,
-    ceiling: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    total, y, stats = _add_norm_act(a, b, weight, bias, list(groups), eps, slope, shared, ceiling)
-    record(stats.detach(), groups[-1] * a.shape[2] * a.shape[3], running_mean, running_var, momentum, shared)
-    return total, y
-
-
-def norm_act_then_add(
-    x: Tensor,
-    skip: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-    slope: float,
-    shared: bool = False,
-    ceiling: float | None = None,
-) -> Tensor:
-    y, stats = _norm_act_then_add(x, skip, weight, bias, list(groups), eps, slope, shared, ceiling)
-    record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
-    return y  # type: ignore[no-any-return]
-
-
-def recorded_norm_act(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    eps: float,
-    slope: float,
-    ceiling: float | None = None,
-) -> Tensor:
-    """By running statistics, as in evaluations. They have no gradient."""
-    return _recorded_norm_act(x, weight, bias, mean, var, eps, slope, ceiling)  # type: ignore[no-any-return]
-
-
 @operator("adamatch::norm_act")
-def _norm_act(
+def norm_act(
     x: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    x = x.contiguous(memory_format=LAST)
-    plan, y = Plan(x, groups), torch.empty_like(x)
-    stats = norm_kernels.moments(plan, x)
-    stats = of_all_ranks(stats) if shared else stats
-    norm_kernels.apply(plan, x, y, stats, weight, bias, eps, slope, ceiling)
-    return y, stats
-
-
-@operator("adamatch::add_norm_act")
-def _add_norm_act(
-    a: Tensor, b: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+    branch: Tensor | None = None, skip: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    a, b = a.contiguous(memory_format=LAST), b.contiguous(memory_format=LAST)
-    plan, total, y = Plan(a, groups), torch.empty_like(a), torch.empty_like(a)
-    stats = norm_kernels.moments(plan, a, b, total)
-    stats = of_all_ranks(stats) if shared else stats
-    norm_kernels.apply(plan, total, y, stats, weight, bias, eps, slope, ceiling)
-    return total, y, stats
+    """-> norm and activation of x (with a branch: of x + branch), plus skip; its statistics; x + branch, or nothing.
 
-
-@operator("adamatch::norm_act_then_add")
-def _norm_act_then_add(
-    x: Tensor, skip: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    x, skip = x.contiguous(memory_format=LAST), skip.contiguous(memory_format=LAST)
+    `shared`: statistics are of all ranks.
+    """
+    x, branch, skip = _last(x), _last(branch), _last(skip)
     plan, y = Plan(x, groups), torch.empty_like(x)
-    stats = norm_kernels.moments(plan, x)
+    total = None if branch is None else torch.empty_like(x)
+    stats = norm_kernels.moments(plan, x, branch, total)
     stats = of_all_ranks(stats) if shared else stats
-    norm_kernels.apply(plan, x, y, stats, weight, bias, eps, slope, ceiling, skip)
-    return y, stats
+    norm_kernels.apply(plan, x if total is None else total, y, stats, weight, bias, eps, slope, ceiling, skip)
+    return y, stats, x.new_empty(0) if total is None else total
+
+
+@operator("adamatch::norm_act_grad")
+def norm_act_grad(
+    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None, fixed: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """-> gradients of x (plus `extra`, that of the sum itself), weight, bias. `fixed`: x did not move the statistics."""
+    x, dy, extra = _last(x), _last(dy), _last(extra)
+    plan, dx = Plan(x, groups), torch.empty_like(x)
+    means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
+    means = torch.zeros_like(means) if fixed else ranks.mean(means) if shared else means
+    norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
+    return dx, dweight, dbias
 
 
 @operator("adamatch::recorded_norm_act")
-def _recorded_norm_act(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    eps: float,
-    slope: float,
-    ceiling: float | None = None,
-) -> Tensor:
-    x = x.contiguous(memory_format=LAST)
+def recorded_norm_act(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
+    eps: float, slope: float, ceiling: float | None = None,
+) -> Tensor:  # fmt: skip
+    """By running statistics, as in evaluations. They have no gradient."""
+    x = _last(x)
     y = torch.empty_like(x)
     norm_kernels.apply(Plan(x, [len(x)]), x, y, torch.stack([mean, var])[None], weight, bias, eps, slope, ceiling)
     return y
 
 
-@operator("adamatch::recorded_norm_act_grad")
-def _recorded_norm_act_grad(
-    dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
-    eps: float, slope: float, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
-    plan, dx, stats = Plan(x, [len(x)]), torch.empty_like(x), torch.stack([mean, var])[None]
-    _, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
-    none = torch.zeros_like(stats)  # x moves no statistics: nothing comes back from them
-    norm_kernels.grad_input(plan, dy, None, x, dx, stats, none, weight, bias, eps, slope, ceiling)
-    return dx, dweight, dbias
+def _last(x: Any) -> Any:
+    return None if x is None else x.contiguous(memory_format=LAST)
 
 
-@operator("adamatch::norm_act_grad")
-def _norm_act_grad(
-    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    x, dy = x.contiguous(memory_format=LAST), dy.contiguous(memory_format=LAST)
-    extra = None if extra is None else extra.contiguous(memory_format=LAST)
-    plan, dx = Plan(x, groups), torch.empty_like(x)
-    means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
-    means = ranks.mean(means) if shared else means
-    norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
-    return dx, dweight, dbias
-
-
-def _keep_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, weight, bias, *ctx.settings = inputs
-    ctx.save_for_backward(x, output[1], weight, bias)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, bias, *ctx.settings, branch, skip = inputs
+    ctx.adds, ctx.skips = branch is not None, skip is not None
+    ctx.save_for_backward(output[2] if ctx.adds else x, output[1], weight, bias)
     ctx.set_materialize_grads(False)
 
 
-def _norm_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
+def _backward(ctx: Any, dy: Tensor, _: Tensor | None, dtotal: Tensor | None) -> tuple[Tensor | None, ...]:
+    dx, dweight, dbias = norm_act_grad(dy, dtotal if ctx.adds else None, *ctx.saved_tensors, *ctx.settings)
+    return dx, dweight, dbias, None, None, None, None, None, dx if ctx.adds else None, dy if ctx.skips else None
 
 
 def _keep_recorded(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, eps, slope, ceiling = inputs
-    ctx.save_for_backward(*tensors)
-    ctx.settings = eps, slope, ceiling
+    x, weight, bias, mean, var, *ctx.settings = inputs
+    ctx.save_for_backward(x, weight, bias, mean, var)
 
 
 def _recorded_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    return *_recorded_norm_act_grad(dy, *ctx.saved_tensors, *ctx.settings), None, None, None, None, None
+    x, weight, bias, mean, var = ctx.saved_tensors
+    (eps, slope, ceiling), stats = ctx.settings, torch.stack([mean, var])[None]
+    grads = norm_act_grad(dy, None, x, stats, weight, bias, [len(x)], eps, slope, False, ceiling, True)
+    return *grads, None, None, None, None, None
 
 
-def _keep_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    _, _, weight, bias, *ctx.settings = inputs
-    ctx.save_for_backward(output[0], output[2], weight, bias)
-    ctx.set_materialize_grads(False)
-
-
-def _add_backward(ctx: Any, dtotal: Tensor | None, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    dx, dweight, dbias = _norm_act_grad(dy, dtotal, *ctx.saved_tensors, *ctx.settings)
-    return dx, dx, dweight, dbias, None, None, None, None, None
-
-
-def _keep_then_add(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, _, weight, bias, *ctx.settings = inputs
-    ctx.save_for_backward(x, output[1], weight, bias)
-    ctx.set_materialize_grads(False)
-
-
-def _then_add_backward(ctx: Any, dy: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    dx, dweight, dbias = _norm_act_grad(dy, None, *ctx.saved_tensors, *ctx.settings)
-    return dx, dy, dweight, dbias, None, None, None, None, None
-
-
-_norm_act.register_autograd(_norm_backward, setup_context=_keep_norm)
-_add_norm_act.register_autograd(_add_backward, setup_context=_keep_add)
-_recorded_norm_act.register_autograd(_recorded_backward, setup_context=_keep_recorded)
-_norm_act_then_add.register_autograd(_then_add_backward, setup_context=_keep_then_add)
+norm_act.register_autograd(_backward, setup_context=_keep)
+recorded_norm_act.register_autograd(_recorded_backward, setup_context=_keep_recorded)

@@ -33,54 +33,55 @@ class BatchNorm(nn.BatchNorm2d):
         self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
+        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last one's are recorded."""
         if not self.training:
-            return self._recorded(x)
-        groups = groups or (x.shape[0],)
-        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            return self._evaluate(x)
+        groups = groups or (len(x),)
+        if self._runs(groups, x):
+            return self._run(groups, x)[0]
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
-        function = fused_norm.norm_act if self.fused and fused_norm.norm_runs_on(x, groups) else norm_act
-        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
+        settings = (self.momentum or 0.0, self.eps, self.slope, self._over_ranks(), self.ceiling)
+        return norm_act(x, self.weight, self.bias, *self._running(), groups, *settings)
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
-        groups = groups or (a.shape[0],)
-        if (
-            self.training
-            and self.fused
-            and fused_norm.norm_runs_on(a, groups)
-            and (a.shape, a.dtype) == (b.shape, b.dtype)
-        ):
-            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused_norm.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
+        if self._runs(groups := groups or (len(a),), a, b):
+            y, total = self._run(groups, a, branch=b)
+            return total, y
         total = a + b
         return total, self(total, groups)
 
     def then_add(self, x: Tensor, skip: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """skip + the normalised activation of x: the end of a residual block whose norm comes last, in one pass."""
-        groups = groups or (x.shape[0],)
-        runs = (
-            self.training
-            and self.fused
-            and fused_norm.norm_runs_on(x, groups)
-            and fused_norm.norm_runs_on(skip, groups)
-        )
-        if runs and (x.shape, x.dtype) == (skip.shape, skip.dtype):
-            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused_norm.norm_act_then_add(x, skip, self.weight, self.bias, mean, var, groups, *self._settings())
+        if self._runs(groups := groups or (len(x),), x, skip):
+            return self._run(groups, x, skip=skip)[0]
         return skip + self(x, groups)  # type: ignore[no-any-return]
 
-    def _recorded(self, x: Tensor) -> Tensor:
+    def _runs(self, groups: tuple[int, ...], x: Tensor, *others: Tensor) -> bool:
+        """Whether kernels can take all of these."""
+        alike = all((each.shape, each.dtype) == (x.shape, x.dtype) for each in others)
+        return self.training and self.fused and alike and all(fused_norm.norm_runs_on(e, groups) for e in (x, *others))
+
+    def _run(self, groups: tuple[int, ...], x: Tensor, **added: Tensor) -> tuple[Tensor, Tensor]:
+        settings = (self.eps, self.slope, self._over_ranks(), self.ceiling)
+        y, stats, total = fused_norm.norm_act(x, self.weight, self.bias, list(groups), *settings, **added)
+        pixels = groups[-1] * x.shape[2] * x.shape[3]
+        record(stats.detach(), pixels, *self._running(), self.momentum or 0.0, self._over_ranks())
+        return y, total
+
+    def _running(self) -> tuple[Tensor | None, Tensor | None]:
+        return (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+
+    def _over_ranks(self) -> bool:
+        return self.shared and ranks.count() > 1
+
+    def _evaluate(self, x: Tensor) -> Tensor:
         """By the running statistics."""
         mean, var = self.running_mean, self.running_var
-        if self.fused and mean is not None and var is not None and fused_norm.norm_runs_on(x, (x.shape[0],)):
-            return fused_norm.recorded_norm_act(
-                x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling
-            )
+        if self.fused and mean is not None and fused_norm.norm_runs_on(x, (len(x),)):
+            settings = (self.eps, self.slope, self.ceiling)
+            return fused_norm.recorded_norm_act(x, self.weight, self.bias, mean, var, *settings)  # type: ignore[no-any-return]
         return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
-
-    def _settings(self) -> tuple[float, float, float, bool, float | None]:
-        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1, self.ceiling
 
 
 def norm_act(

@@ -99,7 +99,9 @@ def load_weights(net: nn.Module, where: str | Path) -> Report:
         for name, there in found.items():
             ours[name].copy_(theirs[there])
     parameters = {name: value.numel() for name, value in net.named_parameters()}
-    there = f"there it has {_text(theirs[pairs[head[0]]].shape)}" if head and head[0] in pairs else "there is none there"
+    there = (
+        f"there it has {_text(theirs[pairs[head[0]]].shape)}" if head and head[0] in pairs else "there is none there"
+    )
     told = f"new, {_text(ours[head[0]].shape)}; {there}" if new_head else "loaded, it has the same shape there"
     return Report(
         where=str(where),
