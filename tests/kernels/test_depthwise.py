@@ -73,7 +73,7 @@ def test_weight_gradients_of_many_programs_are_added_up(monkeypatch: pytest.Monk
     for name, value in (("SMALL_TILE", 32), ("STEPS", 2), ("ROWS", 2)):  # six programs, three sums, two, one
         monkeypatch.setattr(kernels, name, value)
     (x, weight), dy = given(2, 13, 5, 3, 3, 1)
-    grads = [OURS._depthwise_weight_grad(dy, x, weight, 1, [1, 1]) for _ in range(2)]
+    grads = [OURS._weight_grad(dy, x, weight, 1, [1, 1]) for _ in range(2)]
     wanted = gradients(lambda k: (plain(x.double(), k, 1),), [weight.double()], [dy])[1]
     assert error(grads[0], wanted) < 1e-5
     assert torch.equal(*grads)

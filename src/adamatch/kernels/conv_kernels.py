@@ -1,4 +1,4 @@
-"""Triton kernels for narrow 3x3 convolutions (stride 1, padding 1) on channels_last images."""
+"""Triton kernels for the weight gradient of narrow 3x3 convolutions (stride 1, padding 1) on channels_last images."""
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ try:
     import triton.language as tl
 except ImportError:
     tl = None
-BLOCK, PIXELS = 128, 64  # pixels of a program of the convolution, and of a tile of the weight gradient
+PIXELS = 64  # of a tile
 
 
 @jit
@@ -22,7 +22,7 @@ def _weight_grad(
 ):  # fmt: skip
     """Sums over IMAGES images -> parts [programs, ky, kx, CO, CI]; KYS = 3: all ky at once, 1: one ky a program.
 
-    dW[ky, kx] = sum_q x[q + (ky - 1) W] dy[q - (kx - 1)]: shifting x by rows and dy by columns needs six tiles, not ten.
+    dW[ky, kx] = sum_q x[q + (ky - 1) W] dy[q - (kx - 1)]: shifts of x by rows and of dy by columns, six tiles, not ten.
     The three shifts of dy are one tile, for pixels next to each other are next to each other in memory; its fourth part
     is padding (tl.arange takes powers of two only).
     """
@@ -70,32 +70,6 @@ def _sum_parts(
     ci, co, tap = place % CI, (place // CI) % CO, place // (CI * CO)
     to = dw + co * s_co + ci * s_ci + (tap // 3) * s_ky + (tap % 3) * s_kx
     tl.store(to, tl.sum(total, 0).to(dw.dtype.element_ty))
-
-
-@jit
-def _convolve(
-    x, weight, y, pixels, H, s_out, s_in, s_ky, s_kx,
-    W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """y of BLOCK pixels: a product with the weight of each of the nine taps."""
-    p, ci, co = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CI), tl.arange(0, CO)
-    h, w, there = (p // W) % H, p % W, p < pixels
-    acc = tl.full([BLOCK, CO], 0.0, tl.float32)
-    for tap in tl.static_range(9):
-        ky, kx = tap // 3, tap % 3
-        inside = there & (h + ky > 0) & (h + ky <= H) & (w + kx > 0) & (w + kx <= W)
-        shifted = tl.load(x + (p + (ky - 1) * W + kx - 1)[:, None] * CI + ci[None, :], mask=inside[:, None], other=0.0)
-        tile = weight + ky * s_ky + kx * s_kx + ci[:, None] * s_in + co[None, :] * s_out
-        acc = tl.dot(shifted, tl.load(tile), acc)
-    tl.store(y + p[:, None] * CO + co[None, :], acc.to(y.dtype.element_ty), mask=there[:, None])
-
-
-def convolve(x: Tensor, weight: Tensor, y: Tensor) -> None:
-    """x [N,CI,H,W], weight [CO,CI,3,3] -> y [N,CO,H,W]."""
-    n, ci, height, width = x.shape
-    pixels, co = n * height * width, y.shape[1]
-    grid = (-(-pixels // BLOCK),)
-    launch(_convolve, grid, x, weight, y, pixels, height, *weight.stride(), width, ci, co, BLOCK, num_warps=4)
 
 
 def weight_grad(x: Tensor, dy: Tensor, dw: Tensor) -> None:

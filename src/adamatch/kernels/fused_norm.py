@@ -46,9 +46,10 @@ def norm_act(
 @operator("adamatch::norm_act_grad")
 def norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None, fixed: bool = False,
+    groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
+    fixed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """-> gradients of x (plus `extra`, that of the sum itself), weight, bias. `fixed`: x did not move the statistics."""
+    """-> gradients of x (plus `extra`, that of the sum itself), weight, bias. `fixed`: statistics are not of x."""
     x, dy, extra = _last(x), _last(dy), _last(extra)
     plan, dx = Plan(x, groups), torch.empty_like(x)
     means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)

@@ -4,8 +4,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv, Depthwise, Strided
-from adamatch.networks.initial import initialise
+from adamatch.networks.conv import Conv, Depthwise, Strided, initialise
 from adamatch.networks.norm import BatchNorm
 
 Norm = partial(BatchNorm, eps=1e-3, slope=1.0)

@@ -1,7 +1,7 @@
 """Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, cat, nn, no_grad, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
@@ -33,7 +33,7 @@ class BatchNorm(nn.BatchNorm2d):
         self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last one's are recorded."""
+        """x [N,C,H,W] -> same; `groups` (summing to N) have statistics of their own; the last one's are recorded."""
         if not self.training:
             return self._evaluate(x)
         groups = groups or (len(x),)
@@ -97,7 +97,7 @@ def norm_act(
     shared: bool = False,
     ceiling: float | None = None,
 ) -> Tensor:
-    """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
+    """By each group's statistics, if `shared` of all ranks; the running ones, if given, move towards the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
         record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
@@ -127,34 +127,31 @@ def activate(x: Tensor, slope: float, ceiling: float | None) -> Tensor:
 
 
 @contextmanager
-def unrecorded(net: nn.Module) -> Iterator[None]:
-    """Within it, training batches are normalised with their own statistics and leave the running ones of any network alone."""
+def _off(modules: list[nn.Module], switch: str) -> Iterator[None]:
+    """Within it, a switch of these modules, which is on, is off."""
+    for module in modules:
+        setattr(module, switch, False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            setattr(module, switch, True)
+
+
+def unrecorded(net: nn.Module) -> AbstractContextManager[None]:
+    """Within it, training batches are normalised by their own statistics, and the running ones are left alone."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    for norm in norms:
-        norm.track_running_stats = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.track_running_stats = True
+    return _off([*norms], "track_running_stats")
 
 
-@contextmanager
-def unshared(net: nn.Module) -> Iterator[None]:
+def unshared(net: nn.Module) -> AbstractContextManager[None]:
     """Within it, statistics are of each rank's own images."""
-    norms = [module for module in net.modules() if isinstance(module, BatchNorm) and module.shared]
-    for norm in norms:
-        norm.shared = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.shared = True
+    return _off([module for module in net.modules() if isinstance(module, BatchNorm) and module.shared], "shared")
 
 
 @no_grad()
 def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics become the mean over these batches, which the network sees as in training; on every rank the same."""
+    """Running statistics become the mean over these batches, seen as in training; the same on every rank."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
     momenta = [norm.momentum for norm in norms]
     net.train()

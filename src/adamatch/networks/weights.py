@@ -29,8 +29,12 @@ RENAMED = (  # torchvision's names of a residual network's parts, and what ResNe
 TOP = {"conv_stem": "_conv_stem", "bn1": "_bn0", "conv_head": "_conv_head", "bn2": "_bn1", "head": "_fc"}
 SEPARABLE = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
 INVERTED = {
-    **{"conv_pw": "_expand_conv", "bn1": "_bn0", "conv_dw": "_depthwise_conv"},
-    **{"bn2": "_bn1", "conv_pwl": "_project_conv", "bn3": "_bn2"},
+    "conv_pw": "_expand_conv",
+    "bn1": "_bn0",
+    "conv_dw": "_depthwise_conv",
+    "bn2": "_bn1",
+    "conv_pwl": "_project_conv",
+    "bn3": "_bn2",
 }
 NORMS_ELSEWHERE = (
     "its norms stand elsewhere than this network's (a ResNet without pre-activation?): "
