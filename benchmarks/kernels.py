@@ -1,4 +1,4 @@
-"""What each Triton kernel brings: the time of an AdaMatch step with all of them, and with each replaced by plain PyTorch.
+"""What each Triton kernel brings: the time of an AdaMatch step with all, and with each replaced by plain PyTorch.
 
 python benchmarks/kernels.py --out results/kernels.json
 
@@ -16,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -29,20 +29,20 @@ if "--smoke" in sys.argv:
 import torch
 from step import training
 from torch import Tensor
-from torch.nn.functional import conv2d
 
-from adamatch.config.run import Recipe
 from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, runtime
 from adamatch.networks import norm
+from adamatch.networks.conv import same_conv2d
 from adamatch.networks.norm import BatchNorm
-from adamatch.train import precompile, speed
+from adamatch.train import speed
 from adamatch.train import step as steps
-from adamatch.train.step import Step
 
 OPS: Any = torch.ops.adamatch
 LAST = torch.channels_last
 ROUNDS, SECONDS = 5, 0.3  # how often a variant and all kernels take turns, and for how long each time
 Groups = Sequence[int]
+Variants = dict[str, list[Any]]  # what is replaced, by the name of what goes without its kernel
+Function = Callable[..., Any]
 
 
 class Case(NamedTuple):
@@ -50,28 +50,29 @@ class Case(NamedTuple):
     size: int
     batch: int
     images: int = 10**9  # labelled images of the run: a short one is not compiled by torch
+    chains: int = 4  # processes that compile its variants, as many as the GPU's memory holds
+
+    @property
+    def compiled(self) -> bool:
+        return self.images // self.batch >= steps.WORTH_COMPILING
 
     def __str__(self) -> str:
-        compiled = "" if self.images // self.batch >= steps.WORTH_COMPILING else ", not compiled"
-        return f"{self.network} {self.size}px {self.batch}+{3 * self.batch}{compiled}"
+        return f"{self.network} {self.size}px {self.batch}+{3 * self.batch}{'' if self.compiled else ', not compiled'}"
 
 
 CASES = {
     "wrn-28-2": Case("wrn-28-2", 32, 64),
     "wrn-34-2": Case("wrn-34-2", 64, 64),
     "lite0": Case("efficientnet-lite0", 224, 32),
-    "lite0-short": Case("efficientnet-lite0", 224, 32, 32000),
-    "resnetv2-101": Case("resnetv2-101", 224, 32),
+    "lite0-short": Case("efficientnet-lite0", 224, 32, 32_000, chains=1),
+    "resnetv2-101": Case("resnetv2-101", 224, 32, chains=2),
 }
 
 
-# The plain ways. Those of the norm's forward and backward alone are what Inductor can fuse, too.
-
-
-def normalised(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float, ceiling: float | None
+def plain_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float, _: bool, ceiling: Any
 ) -> Any:
-    """Activations, and means and variances [groups, 2, C]."""
+    """Activations, and means and variances [groups, 2, C]: as Inductor can fuse them."""
     found, stats = [], []
     for part in torch.split(x, list(groups)):
         var, mean = torch.var_mean(part.float(), (0, 2, 3), correction=0)
@@ -82,14 +83,12 @@ def normalised(
     return torch.cat(found), torch.stack(stats)
 
 
-def gradients(
-    dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: Groups, eps: float, slope: float, shared: bool, ceiling: float | None,
+def plain_norm_grad(
+    dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
+    groups: Groups, eps: float, slope: float, _: bool, ceiling: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """What OPS.norm_act_grad gives: of the input, the weight and the bias."""
     found, dweight, dbias = [], torch.zeros_like(weight), torch.zeros_like(bias)
-    sizes = list(groups)
-    for i, (part, seed) in enumerate(zip(torch.split(x, sizes), torch.split(dy, sizes), strict=True)):
+    for i, (part, seed) in enumerate(zip(torch.split(x, list(groups)), torch.split(dy, list(groups)), strict=True)):
         rstd = torch.rsqrt(stats[i, 1] + eps)
         xhat = (part.float() - stats[i, 0][:, None, None]) * rstd[:, None, None]
         z = xhat * weight[:, None, None] + bias[:, None, None]
@@ -97,88 +96,80 @@ def gradients(
         dz = dz if ceiling is None else torch.where(z > ceiling, 0.0, dz)
         s1, s2, count = dz.sum((0, 2, 3)), (dz * xhat).sum((0, 2, 3)), dz.numel() / dz.shape[1]
         inner = dz - (s1 / count)[:, None, None] - xhat * (s2 / count)[:, None, None]
-        found.append((weight * rstd)[:, None, None] * inner)
+        found.append(((weight * rstd)[:, None, None] * inner).to(x.dtype))
         dweight, dbias = dweight + s2, dbias + s1
-    dx = torch.cat(found)
-    return (dx if extra is None else dx + extra).to(x.dtype), dweight, dbias
+    return torch.cat(found), dweight, dbias
 
 
-def norm_function(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A norm with its activation: x, weight, bias, groups, eps, slope, ceiling -> y, stats."""
+def without_norm(forward: Function, backward: Function) -> list[Any]:
+    """The sums of branches are PyTorch's, too: compare with the variant that replaces these alone."""
 
     class Norm(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float,
-                    ceiling: float | None) -> Any:  # fmt: skip
-            y, stats = forward(x, weight, bias, groups, eps, slope, ceiling)
+        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *settings: Any) -> Any:
+            y, stats = forward(x, weight, bias, *settings)[:2]
             ctx.save_for_backward(x, stats, weight, bias)
-            ctx.groups, ctx.eps, ctx.slope, ctx.ceiling = groups, eps, slope, ceiling
+            ctx.settings = settings
             ctx.mark_non_differentiable(stats)
             return y, stats
 
         @staticmethod
         def backward(ctx: Any, dy: Tensor, _: Tensor) -> Any:
-            settings = (list(ctx.groups), ctx.eps, ctx.slope, False, ctx.ceiling)
-            return (
-                *backward(dy.contiguous(memory_format=LAST), None, *ctx.saved_tensors, *settings),
-                None,
-                None,
-                None,
-                None,
-            )
+            return *backward(dy.contiguous(memory_format=LAST), *ctx.saved_tensors, *ctx.settings), *[None] * 5
 
-    return Norm.apply
+    return [patch.object(fused_norm, "norm_act", lambda *given: (*Norm.apply(*given), None)), *SUMS_APART]
 
 
-def kernel_forward(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float, ceiling: float | None
-) -> Any:
-    return OPS.norm_act(x, weight, bias, list(groups), eps, slope, False, ceiling)
+def norm_grad(dy: Tensor, *rest: Any) -> Any:
+    return OPS.norm_act_grad(dy, None, *rest)
 
 
-def replaced_norm(function: Callable[..., Any]) -> list[Any]:
-    """In place of the three operators. Sums of branches are PyTorch's, too: compare with the variant of these alone."""
-
-    def norm_act(x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float, shared: bool,
-                 ceiling: float | None) -> Any:  # fmt: skip
-        return function(x, weight, bias, tuple(groups), eps, slope, ceiling)
-
-    return [patch.object(fused_norm, "_norm_act", norm_act), *SUMS_APART]
+def norm_then_activation(*given: Any, **added: Tensor) -> Any:
+    *rest, slope, shared, ceiling = given
+    y, stats, total = OPS.norm_act(*rest, 1.0, shared, None, branch=added.get("branch"))
+    y = norm.activate(y, slope, ceiling)
+    return y + added["skip"] if "skip" in added else y, stats, total
 
 
-def conv_function(forward: Callable[..., Any], weight_grad: Callable[..., Any]) -> Callable[..., Any]:
-    class Conv(torch.autograd.Function):
+def convolution(forward: Function, input_grad: Function, weight_grad: Function) -> Function:
+    class Convolution(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor) -> Any:
+        def forward(ctx: Any, x: Tensor, weight: Tensor, *settings: Any) -> Any:
             ctx.save_for_backward(x, weight)
-            return forward(x, weight)
+            ctx.settings = settings
+            return forward(x, weight, *settings)
 
         @staticmethod
         def backward(ctx: Any, dy: Tensor) -> Any:
-            x, weight = ctx.saved_tensors
-            dy = dy.contiguous(memory_format=LAST)
-            return OPS.conv3x3_input_grad(dy, x, weight), weight_grad(dy, x, weight)
+            given = (dy.contiguous(memory_format=LAST), *ctx.saved_tensors, *ctx.settings)
+            return input_grad(*given), weight_grad(*given), *[None] * len(ctx.settings)
 
-    return Conv.apply
+    return Convolution.apply
 
 
-def cudnn_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Any:
+def plain_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Any:
     settings = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     return torch.ops.aten.convolution_backward(dy, x, weight, *settings, [False, True, False])[1]
 
 
-def apart_from_activation(name: str) -> Any:
-    """The norm's kernel without the activation, which comes after it."""
-    kernel = getattr(fused_norm, name)
+def plain_depthwise(x: Tensor, weight: Tensor, stride: int, _: object) -> Tensor:
+    return same_conv2d(x, weight.to(x.dtype), None, stride, x.shape[1])
 
-    def both(*given: Any) -> Any:
-        *rest, slope, shared, ceiling = given
-        out = kernel(*rest, 1.0, shared, None)
-        if isinstance(out, tuple):
-            return out[0], norm.activate(out[1], slope, ceiling)
-        return norm.activate(out, slope, ceiling)
 
-    return patch.object(fused_norm, name, both)
+def plain_depthwise_grad(which: int) -> Function:
+    def grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
+        size, after = weight.shape[2], [-(-side // stride) * stride for side in x.shape[2:]]
+        over = [max(0, end - stride + size - side - b) for end, side, b in zip(after, x.shape[2:], before, strict=True)]
+        even = over == list(before)
+        padded = x if even else torch.nn.functional.pad(x, (before[1], over[1], before[0], over[0]))
+        settings = (None, [stride] * 2, list(before) if even else [0, 0], [1, 1], False, [0, 0], x.shape[1])
+        wanted = [which == 0, which == 1, False]
+        found = torch.ops.aten.convolution_backward(dy, padded, weight.to(x.dtype), *settings, wanted)[which]
+        if which:
+            return found.to(weight.dtype)
+        return found if even else found[:, :, before[0] : before[0] + x.shape[2], before[1] : before[1] + x.shape[3]]
+
+    return grad
 
 
 def sum_then_norm(self: BatchNorm, a: Tensor, b: Tensor, groups: Any = None) -> tuple[Tensor, Tensor]:
@@ -190,60 +181,44 @@ def norm_then_sum(self: BatchNorm, x: Tensor, skip: Tensor, groups: Any = None) 
     return skip + self(x, groups)  # type: ignore[no-any-return]
 
 
-def plain_recorded(self: BatchNorm, x: Tensor) -> Tensor:
-    y = torch.nn.functional.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-    return norm.activate(y, self.slope, self.ceiling)
+def off(module: Any, name: str) -> list[Any]:
+    return [patch.object(module, name, lambda *_: False)]
 
 
-def never(*_: object) -> bool:
-    return False
+def depthwise(*parts: Function) -> list[Any]:
+    return [patch.object(fused_depthwise, "depthwise", convolution(*parts))]
 
 
 SUMS_APART = [patch.object(BatchNorm, "add", sum_then_norm), patch.object(BatchNorm, "then_add", norm_then_sum)]
-NORM_OFF = [patch.object(fused_norm, "norm_runs_on", never)]
-CONV_OFF, DEPTHWISE_OFF = ([patch.object(module, "runs_on", never)] for module in (fused_conv, fused_depthwise))
-NORMS: dict[str, list[Any]] = {
+NORM_OFF, CONV_OFF, DEPTHWISE_OFF = (
+    off(fused_norm, "norm_runs_on"), off(fused_conv, "runs_on"), off(fused_depthwise, "runs_on"),
+)  # fmt: skip
+NORMS: Variants = {
     "norm: all": NORM_OFF,
     "norm: sum of two branches": SUMS_APART,
-    "norm: activation": [apart_from_activation(name) for name in ("norm_act", "add_norm_act", "norm_act_then_add")],
-    "norm: evaluation": [patch.object(BatchNorm, "_recorded", plain_recorded)],
+    "norm: activation": [patch.object(fused_norm, "norm_act", norm_then_activation)],
 }
-PARTS: dict[str, list[Any]] = {
-    "norm: forward and sums": replaced_norm(norm_function(normalised, OPS.norm_act_grad)),
-    "norm: backward and sums": replaced_norm(norm_function(kernel_forward, gradients)),
+PARTS: Variants = {  # in eager steps, where nothing fuses their plain ways, they tell nothing
+    "norm: forward and sums": without_norm(plain_norm, norm_grad),
+    "norm: backward and sums": without_norm(OPS.norm_act, plain_norm_grad),
 }
-CONVS: dict[str, list[Any]] = {
-    "3x3: all": CONV_OFF,
-    "3x3: forward": [
-        patch.object(
-            fused_conv, "conv3x3", conv_function(lambda x, w: conv2d(x, w, padding=1), OPS.conv3x3_weight_grad)
-        )
-    ],
-    "3x3: weight gradient": [patch.object(fused_conv, "conv3x3", conv_function(OPS.conv3x3, cudnn_weight_grad))],
-}
-DEPTHWISE: dict[str, list[Any]] = {
+CONVS: Variants = {"3x3: weight gradient": CONV_OFF}
+DEPTHWISE: Variants = {
     "depthwise: all": DEPTHWISE_OFF,
-    "depthwise: forward": [patch.object(fused_depthwise, "FORWARD", ())],
-    "depthwise: input gradient": [patch.object(fused_depthwise, "INPUT_GRAD", ())],
-    "depthwise: weight gradient": [patch.object(fused_depthwise, "WEIGHT_GRAD", ())],
+    "depthwise: forward": depthwise(plain_depthwise, OPS.depthwise_input_grad, OPS.depthwise_weight_grad),
+    "depthwise: input gradient": depthwise(OPS.depthwise, plain_depthwise_grad(0), OPS.depthwise_weight_grad),
+    "depthwise: weight gradient": depthwise(OPS.depthwise, OPS.depthwise_input_grad, plain_depthwise_grad(1)),
 }
-ALL_OFF = {"everything": [*NORM_OFF, *CONV_OFF, *DEPTHWISE_OFF]}
 
 
-def variants(case: Case) -> dict[str, list[Any]]:
-    """What is replaced, by the name of what goes without its kernel. Parts of a norm in eager steps tell nothing."""
-    found = NORMS if "not compiled" in str(case) else NORMS | PARTS
+def variants(case: Case, only: Sequence[str]) -> Variants:
+    found = {"nothing": [], **NORMS, **(PARTS if case.compiled else {})}
     if case.network.startswith("wrn"):
-        return found | CONVS | ALL_OFF
-    return found | DEPTHWISE | ALL_OFF if case.network.startswith("efficientnet") else found
-
-
-@contextmanager
-def replaced(patches: list[Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for each in patches:
-            stack.enter_context(each)
-        yield
+        found |= CONVS
+    if case.network.startswith("efficientnet"):
+        found |= DEPTHWISE
+    found |= {"everything": [*NORM_OFF, *CONV_OFF, *DEPTHWISE_OFF]}
+    return {name: patches for name, patches in found.items() if not only or any(part in name for part in only)}
 
 
 class Timed:
@@ -251,132 +226,60 @@ class Timed:
 
     def __init__(self, case: Case, name: str, patches: list[Any], machine: speed.Machine) -> None:
         began, self.problems = time.perf_counter(), list[str]()
-        recipe = {"batch": case.batch, "strong": "cta", "images": case.images}
-        with replaced(patches):
+        with ExitStack() as stack:
+            for each in patches:
+                stack.enter_context(each)
+            recipe = {"batch": case.batch, "strong": "cta", "images": case.images}
             self.step, self.go = training(case.network, case.size, "adamatch", machine, **recipe)
-            self._compile_anew(name, machine)
+            for attribute in ("_loss", "_predict") if case.compiled and machine.compile else ():
+                # Functions with code of their own: the compiler must not take what it made for another variant.
+                plain = getattr(steps, attribute)
+                own = FunctionType(plain.__code__.replace(co_name=f"{attribute}_{name}"), plain.__globals__)
+                setattr(self.step, attribute, speed.compiled(own, machine, self.problems.append))
             self.go(speed.WARM_STEPS + 2)
-        self.loss = float(self.step.meter.read()[0]["loss"])
-        self.first = time.perf_counter() - began
-
-    def _compile_anew(self, name: str, machine: speed.Machine) -> None:
-        """Functions with code of their own: the compiler must not take what it made for another variant."""
-        step: Step = self.step
-        for attribute in ("_loss", "_predict"):
-            plain = getattr(steps, attribute)
-            code = plain.__code__.replace(co_name=f"{attribute}_{name}")
-            own = FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
-            compiles = machine.compile and self.step_is_compiled(step)
-            setattr(step, attribute, speed.compiled(own, machine, self.problems.append) if compiles else own)
-
-    @staticmethod
-    def step_is_compiled(step: Step) -> bool:
-        return step._view is not steps._view
+        self.loss = float(self.step.meter.read()[0]["loss"])  # nearly the same of all variants
+        self.seconds = time.perf_counter() - began
 
 
-def kernel_times(timed: Timed) -> dict[str, float]:
-    """ms of a step by kernel of ours, of all others together ("other"); empty where there is no profiler."""
-    try:
-        from torch.profiler import ProfilerActivity, profile
-
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            timed.go(3)
-        found: dict[str, float] = {}
-        own = ("_moments", "_combine_moments", "_apply", "_grad_sums", "_combine_grads", "_grad_input", "_convolve", "_spread",
-               "_weight_grad", "_sum_parts", "_sum_rows")  # fmt: skip
-        for event in profiler.key_averages():
-            name = event.key if event.key in own else "other"
-            found[name] = found.get(name, 0.0) + event.self_device_time_total / 3000
-        return {name: round(value, 3) for name, value in sorted(found.items())}
-    except Exception as problem:
-        print(f"no profile: {problem!r}"[:300], flush=True)
-        return {}
-
-
-def measure(case: Case, machine: speed.Machine, names: Sequence[str], rounds: int) -> dict[str, Any]:
+def measure(case: Case, machine: speed.Machine, only: Sequence[str], rounds: int) -> dict[str, Any]:
     every = Timed(case, "every", [], machine)
-    quick = every.go(3) / 3
-    count = max(3, round(SECONDS / quick)) if rounds > 1 else 1
+    count = max(3, round(SECONDS / (every.go(3) / 3))) if rounds > 1 else 1
     rows: list[dict[str, Any]] = []
-    always: list[float] = []
-    for name, patches in {"nothing": [], **variants(case)}.items():
-        if names and not any(part in name for part in names):
-            continue
-        try:
-            other = Timed(case, name, patches, machine)
-            pairs = [(every.go(count) / count, other.go(count) / count) for _ in range(rounds)]
-        except Exception as problem:
-            print(f"{case} without {name}: {type(problem).__name__}: {str(problem)[:500]}", flush=True)
-            continue
-        on, off = (statistics.median(times) * 1000 for times in zip(*pairs, strict=True))
-        ratios = sorted(100 * (second / first - 1) for first, second in pairs)
-        always += [1000 * first for first, _ in pairs]
-        row = {"without": name, "ms": off, "ms_all_on": on, "percent_slower": statistics.median(ratios),
-               "percent_range": [ratios[0], ratios[-1]], "loss": other.loss, "seconds_to_capture": other.first}  # fmt: skip
-        rows.append(row | ({"problems": other.problems} if other.problems else {}))
-        print(f"{case!s:40} without {name:28} {off:8.3f} ms, all on {on:8.3f} ms: {row['percent_slower']:+6.1f} % "
-              f"({ratios[0]:+.1f} to {ratios[-1]:+.1f}), loss {other.loss:.4f}, {other.first:.0f} s", flush=True)  # fmt: skip
+    for name, patches in variants(case, only).items():
+        other = Timed(case, name, patches, machine)
+        pairs = [(1000 * every.go(count) / count, 1000 * other.go(count) / count) for _ in range(rounds)]
+        on, off = (sorted(times) for times in zip(*pairs, strict=True))
+        percent = sorted(100 * (without / with_ - 1) for with_, without in pairs)
+        row = {"without": name, "ms": statistics.median(off), "ms_all_on": on, "loss": other.loss}
+        row |= {"percent_slower": statistics.median(percent), "percent_range": [percent[0], percent[-1]]}
+        rows.append(row | {"seconds_to_capture": other.seconds, "problems": other.problems})
+        print(case, json.dumps(rows[-1]), flush=True)
         del other
         gc.collect()
-        if machine.device.type == "cuda":
-            torch.cuda.empty_cache()
-    spread = [min(always), statistics.median(always), max(always)] if always else []
-    profile = kernel_times(every) if machine.device.type == "cuda" else {}
-    return {"all_on_ms": spread, "steps_each_time": count, "rounds": rounds, "loss_all_on": every.loss, "rows": rows,
-            "kernels_ms": profile}  # fmt: skip
+        torch.cuda.empty_cache()
+    return {"loss_all_on": every.loss, "steps_each_time": count, "rounds": rounds, "rows": rows}
 
 
-def compile_first(cases: Mapping[str, Case], names: Sequence[str], machine: speed.Machine, seconds: float) -> None:
-    """Fill the caches: several processes for each network, as many as the GPU's memory holds."""
-    chains = {"wrn-28-2": 4, "wrn-34-2": 4, "lite0": 4, "lite0-short": 1, "resnetv2-101": 2}
+def compile_first(cases: Mapping[str, Case], only: Sequence[str], seconds: float) -> None:
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     running, stop = [], time.monotonic() + seconds
-    with ExitStack() as stack:
-        for name, case in cases.items():
-            recipe = Recipe(network=case.network, size=case.size, images=1, weight_decay=5e-4, batch=case.batch)
-            stack.enter_context(precompile.compiled(recipe, ["adamatch"], machine.device))
-            for number in range(chains[name]):
-                chain = ["--networks", name, "--chain", f"{number}/{chains[name]}", "--only", *names]
-                running.append(subprocess.Popen([sys.executable, __file__, *chain], env=environment))
-        for process in running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, stop - time.monotonic()))
-            process.kill()
-            process.wait()
+    for name, case in cases.items():
+        for number in range(case.chains):
+            command = [sys.executable, __file__, "--networks", name, "--chain", str(number), "--only", *only]
+            running.append(subprocess.Popen(command, env=environment))
+    for process in running:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.1, stop - time.monotonic()))
+        process.kill()
+        process.wait()
 
 
-def compile_chain(case: Case, machine: speed.Machine, names: Sequence[str], chain: str) -> None:
-    number, count = map(int, chain.split("/"))
-    todo = [
-        each
-        for each in {"nothing": [], **variants(case)}.items()
-        if not names or any(part in each[0] for part in names)
-    ]
-    for name, patches in todo[number::count]:
-        try:
-            Timed(case, name, patches, machine)
-        except Exception as problem:
-            print(f"while compiling {case} without {name}: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
-def table(results: dict[str, Any]) -> str:
+def table(cases: Mapping[str, Any]) -> str:
     """Markdown: how much slower a step is without each."""
-    cases = results["networks"]
-    rows = {name: [row for case in cases.values() for row in case["rows"] if row["without"] == name] for name in
-            dict.fromkeys(row["without"] for case in cases.values() for row in case["rows"])}  # fmt: skip
     lines = ["| without | " + " | ".join(cases) + " |", "| --- |" + " ---: |" * len(cases)]
-    on = [
-        f"{case['all_on_ms'][1]:.2f} ms ({case['all_on_ms'][0]:.2f} to {case['all_on_ms'][2]:.2f})"
-        for case in cases.values()
-    ]
-    lines.append("| all on | " + " | ".join(on) + " |")
-    for name in rows:
-        cells = []
-        for case in cases.values():
-            row = next((row for row in case["rows"] if row["without"] == name), None)
-            cells.append(f"{row['ms']:.2f} ms, {row['percent_slower']:+.1f} %" if row else "")
+    for name in dict.fromkeys(row["without"] for case in cases.values() for row in case["rows"]):
+        found = [[row for row in case["rows"] if row["without"] == name] for case in cases.values()]
+        cells = [f"{row[0]['ms']:.2f} ms, {row[0]['percent_slower']:+.1f} %" if row else "" for row in found]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -384,27 +287,25 @@ def table(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=list(CASES), choices=list(CASES))
-    parser.add_argument(
-        "--only", nargs="*", default=[], help="parts of names of what is replaced, such as 'norm' or 'forward'"
-    )
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of what is replaced, such as 'norm'")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--compile-seconds", type=float, default=200, help="for compiling beforehand; 0: not at all")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, on the CPU, in Triton's interpreter")
-    parser.add_argument("--chain", help=argparse.SUPPRESS)
+    parser.add_argument("--chain", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    began = time.perf_counter()
-    machine = speed.choose()
-    cases = {name: CASES[name] for name in options.networks}
+    machine, cases = speed.choose(), {name: CASES[name] for name in options.networks}
+    if options.chain is not None:
+        (case,) = cases.values()
+        for name, patches in list(variants(case, options.only).items())[options.chain :: case.chains]:
+            Timed(case, name, patches, machine)
+            gc.collect()
+        return
     if options.smoke:
         runtime.DEVICES.append("cpu")
         small = {"wrn-28-2": ("wrn-tiny", 8), "wrn-34-2": ("wrn-tiny", 8), "resnetv2-101": ("resnetv2-50", 32)}
-        cases = {name: Case(*small.get(name, (case.network, 32)), 1, case.images) for name, case in cases.items()}
-    elif options.chain:
-        compile_chain(cases[options.networks[0]], machine, options.only, options.chain)
-        return
+        cases = {name: Case(*small.get(name, (each.network, 32)), 1, each.images) for name, each in cases.items()}
     elif options.compile_seconds:
-        compile_first(cases, options.only, machine, options.compile_seconds)
-        print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+        compile_first(cases, options.only, options.compile_seconds)
     results: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "date": datetime.date.today().isoformat(),
@@ -415,14 +316,10 @@ def main() -> None:
     }
     for case in cases.values():
         results["networks"][str(case)] = measure(case, machine, options.only, 1 if options.smoke else ROUNDS)
-        print(
-            f"{case}: {results['networks'][str(case)]['kernels_ms']}; {time.perf_counter() - began:.0f} s so far",
-            flush=True,
-        )
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(results, indent=1))
-    print(f"\n{results['machine']}; {results['versions']}\n{table(results)}\n{time.perf_counter() - began:.0f} s")
+    print(table(results["networks"]))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A program takes COLS channels, a power of two: all C of them, or a block, of which the last may be masked in part.
 
 One or two groups of rows have statistics of their own: the first group ends at row `split` (0: one group only). No
-program straddles that boundary. Partial results are combined in a fixed order, without atomics: the same bits every time.
+program straddles that boundary. Partial results are combined in a fixed order, without atomics: always the same bits.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 

@@ -97,7 +97,7 @@ def norm_act(
     shared: bool = False,
     ceiling: float | None = None,
 ) -> Tensor:
-    """By each group's statistics, if `shared` of all ranks; the running ones, if given, move towards the last group's."""
+    """By each group's statistics, if `shared` of all ranks; the running ones, if given, move to the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
         record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
