@@ -14,7 +14,8 @@ import matplotlib
 import torch
 
 from adamatch import methods, networks
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.experiment import versions
 from adamatch.images.tasks import pose

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from adamatch import networks
 from adamatch.augment.ops import OPS
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.evaluate import Evaluation
 from adamatch.images.tasks import Problem
 from adamatch.kernels import runtime

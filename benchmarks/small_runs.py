@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from adamatch import experiment
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.datasets import benchmarks, rendered
 from adamatch.images.store import Labels, Pixels, Store
 from adamatch.images.tasks import Problem, pose

@@ -22,7 +22,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from adamatch import methods, networks
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.experiment import versions
 from adamatch.grid import cost
 from adamatch.images.tasks import Labelled, Problem, Unlabelled

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from adamatch import methods, networks
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.experiment import versions
 from adamatch.images.feed import Place
 from adamatch.images.store import Pixels

@@ -19,7 +19,8 @@ from adamatch import experiment, methods, networks
 from adamatch.base.errors import InputError
 from adamatch.base.files import unsealed
 from adamatch.config import run as runs
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.datasets import benchmarks, rendered
 from adamatch.evaluate import predict
 from adamatch.images import tasks

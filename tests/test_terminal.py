@@ -18,7 +18,7 @@ from rich.table import Table
 from adamatch.base import console
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError, reason, shown, unknown
-from adamatch.config.run import recipe
+from adamatch.config.presets import recipe
 from adamatch.evaluate import Score
 from adamatch.grid.render import Figure, render
 from adamatch.grid.render import Table as GridTable

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 import adamatch
 from adamatch import experiment, twin
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import OwnData
 from adamatch.train import speed

@@ -11,7 +11,9 @@ __version__ = "0.1.0"
 __all__ = ["Model", "Recipe", "Run", "fit", "load", "recipe", "train"]
 
 if TYPE_CHECKING:
-    from adamatch.config.run import Recipe, Run, recipe
+    from adamatch.config.presets import recipe
+    from adamatch.config.recipe import Recipe
+    from adamatch.config.run import Run
     from adamatch.experiment import train
     from adamatch.fit import fit
     from adamatch.model import Model, load
@@ -44,11 +46,11 @@ class _Later:
 
 class _Package(ModuleType):
     Model = _Later("adamatch.model")
-    Recipe = _Later("adamatch.config.run")
+    Recipe = _Later("adamatch.config.recipe")
     Run = _Later("adamatch.config.run")
     fit = _Later("adamatch.fit")
     load = _Later("adamatch.model")
-    recipe = _Later("adamatch.config.run")
+    recipe = _Later("adamatch.config.presets")
     train = _Later("adamatch.experiment")
 
     def __dir__(self) -> list[str]:

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from adamatch.base.files import write_atomically
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.experiment import train
 from adamatch.model import Model

@@ -23,8 +23,8 @@ from adamatch.evaluate import Evaluation, predict_together
 from adamatch.images.feed import Place
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled, split_hash
 from adamatch.initialise.feature_cache import Bank
-from adamatch.initialise.stages import Beginning
-from adamatch.methods import NoisyStudent, arguments
+from adamatch.initialise.stages import initialise
+from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.networks.frozen import Upper
 from adamatch.networks.norm import has_batch_norm, has_foreign_batch_norm
@@ -91,8 +91,6 @@ def solve(
     overwrite: bool = False,
 ) -> Model:
     """Train on a problem, generation after generation where the method has them, and save the model."""
-    if not run.form:
-        raise InputError("what this run is called has another meaning now: its result can be read, and not made again")
     distributed.agree(run, problem)
     with folder.claim(run, overwrite=overwrite) as claimed, memory.explained(run.recipe, folder.path):
         run = ranks.from_first(lambda: claimed)  # the others do not see the folder
@@ -103,12 +101,12 @@ def solve(
             model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
             tested = done.get("run", {}).get("test", "") == run.test or not run.test
             return model if tested else _test_later(run, problem, folder, model, done)
-        if run.weights.startswith(resume.FROM):
+        if run.continues:
             where = folder.path / resume.EARLIER
             say(
                 f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}"
             )
-        generations, taught, before = _generations(run), problem, None
+        generations, taught, before = methods.get(run.method).generations(run.options), problem, None
         for number in range(generations):
             stage = Stage(folder.stage(f"generation-{number}"), number, before, folder.path)
             if ranks.from_first(stage.folder.result) is None:
@@ -144,13 +142,6 @@ def _saved(run: Run, problem: Problem, folder: RunFolder, net: nn.Module | None,
     return replace(model, machine=machine, history=ranks.from_first(lambda: model.history))
 
 
-def _generations(run: Run) -> int:
-    """How many teachers come before the network that is wanted."""
-    if run.method != "noisystudent":
-        return 0
-    return arguments.count("generations", run.options.get("generations", 1))
-
-
 def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, execution: Execution) -> Model:
     """From the first weights to a saved model and its result.json."""
     execution, machine = execution.anew(), execution.machine
@@ -158,7 +149,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     network = "" if net is not None else run.recipe.network
     # Every stage starts from the weights that were given.
     built = copy.deepcopy(net) if net is not None else networks.build(network, len(problem.classes))
-    loaded, new_head = _start(built, run, stage.root) if run.weights else (None, False)
+    loaded, new_head = _start(built, run, stage.root)
     distributed.same_weights(built)
     trained = Upper(built, run.recipe.frozen) if run.recipe.frozen else built
     method = method_of(run, problem, trained)
@@ -169,8 +160,8 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
     given = problem.unlabelled
     if isinstance(trained, Upper):
         problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
-    begin = Beginning(run, stage.folder, execution)
-    problem = begin(trained, problem, new_head=new_head, unlabelled=method.unlabelled)
+    needs = {"new_head": new_head, "unlabelled": method.unlabelled}
+    problem = initialise(trained, problem, run, stage.folder, execution, **needs)
     average, history = loop.train(
         run,
         replace(problem, tests={}),  # test sets are for `evaluate` alone
@@ -220,14 +211,16 @@ def _test_later(run: Run, problem: Problem, folder: RunFolder, model: Model, don
     return model
 
 
-def _start(net: nn.Module, run: Run, root: Path) -> tuple[str, bool]:
-    """Give the network its starting weights; returns what fitted, and whether its head is new."""
-    if run.weights.startswith(resume.FROM):
+def _start(net: nn.Module, run: Run, root: Path) -> tuple[str | None, bool]:
+    """Give the network its starting weights, if it has any; returns what fitted, and whether its head is new."""
+    if run.continues:
         if ranks.rank() == 0:  # the others get them from it
             net.load_state_dict(
                 Model.load(root / resume.EARLIER, net=copy.deepcopy(net), device="cpu").net.state_dict()
             )
         return f"weights of the finished run in {root / resume.EARLIER}: all of them loaded", False
+    if not run.weights:
+        return None, False
     if run.weights != IMAGENET:
         report = load_weights(net, run.weights)
     else:
@@ -251,9 +244,8 @@ def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
 
 def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> Labelled:
     """What a teacher is sure of among the unlabelled images, with its soft predictions as labels (NoisyStudent)."""
-    method = methods.build(
-        run.method, classes=len(problem.classes), net=teacher, tau=run.recipe.tau, options=run.options
-    )
+    classes = len(problem.classes)
+    method = methods.build(run.method, classes=classes, net=teacher, recipe=run.recipe, options=run.options)
     assert isinstance(method, NoisyStudent)
     parts, labels = [], []
     for images in problem.unlabelled.parts:

@@ -20,7 +20,7 @@ from adamatch.base import locks
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError, shortened
 from adamatch.base.files import checksum, columns, make_folder, read_json, sealed, unsealed, write_atomically
-from adamatch.config.run import LARGEST_SIZE
+from adamatch.config.recipe import LARGEST_SIZE
 from adamatch.evaluate import Score, predict, score
 from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.folders import read

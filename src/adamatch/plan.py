@@ -1,124 +1,102 @@
-"""What was asked for on one's own images, and what "auto" becomes on this machine, each with its reason."""
+"""The plan of a `fit`: what "auto" becomes on this machine and for these images, each choice with its reason."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import nn
+
+from adamatch import networks
+from adamatch.base import ranks
 from adamatch.base.cli_names import setting
-from adamatch.base.errors import InputError, shortened
-from adamatch.config.run import BEGUN, SPREAD, Recipe
-from adamatch.initialise.domain_similarity import ENOUGH
-from adamatch.networks.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, images_of, is_pretrained
+from adamatch.base.errors import InputError, shortened, unknown
+from adamatch.config import presets
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
+from adamatch.config.schema import checked, settings_of
+from adamatch.images.tasks import Problem
+from adamatch.initialise.domain_similarity import ENOUGH, likeness
+from adamatch.methods import METHODS
+from adamatch.networks.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, imagenet, images_of, is_pretrained
+from adamatch.networks.weights import load_weights
+from adamatch.train import memory
+from adamatch.train.batches import method_of
 from adamatch.train.speed import Machine
 
-FEW = 25  # labels per class, at most: with these, and no source, a network had better begin without labels (docs/few-labels.md)
+FEW = (
+    25  # labels per class, at most: with these, and no source, a network is pre-trained without labels (few-labels.md)
+)
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
 LITE = "efficientnet-lite0"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Each is the argument of `fit` of that name; None is left to choose, like "auto".
-
-    (`late` follows from others: labelled target images wait, unless they are to be used as in the paper.)
-    """
-
-    network: str = "auto"
-    weights: str = "auto"
-    size: int | str = "auto"
-    images: int | str = "auto"
-    batch: int | str = "auto"
-    lr: float | None = None
-    strong: str = "cta"
-    mirror: bool = True
-    repeat: bool = False
-    late: float = 0.0
-    frozen: int | str = "auto"
-
-
-# One recipe for networks that start from ImageNet's weights, found on PACS: results/pacs.md. Where source and target look
-# alike, training holds on to the surest labels of neighbours until pseudo-labels count.
-PRETRAINED: Mapping[str, Any] = {
-    "images": 32_000,
-    "batch": 32,
-    "lr": 0.01,
-    "lr_end": 0.1,
-    "weight_decay": 0.002,
-    "average": 0.99,
-    "balanced": True,
-    "limit": 2.0,
-    "release": True,
-    "fitted_head": True,
-}
-ALIKE: Mapping[str, Any] = {"anchored": True}
-
-# On a CPU, of the same networks: only the last scales and the head move. Found on PACS: results/cpu.md. Where source and
-# target look alike, batch norm keeps the statistics it starts with, and steps are smaller.
-FROZEN: Mapping[str, Any] = {
-    **PRETRAINED,
-    "images": 2_560,
-    "batch": 16,
-    "lr": 0.03,
-    "average": 0.97,
-    "window": 16,
-    "decay": 0.97,
-    "frozen": 11,
-    "views": 1,
-}
-FROZEN_ALIKE: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
-FROZEN_SIZE = 192  # pixels
 MINUTES = "Some 4,000 images take about 11 minutes on two cores"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose.
-
-    `alike` is the recipe where source and target look alike; None: the same, or that is decided.
-    """
+class Plan:
+    """A recipe, where its starting weights come from (empty: nowhere), and the reasons for what was left to choose."""
 
     recipe: Recipe
     weights: str
-    reasons: list[str]
-    alike: Recipe | None = None
+    reasons: tuple[str, ...] = ()
+    alike: Recipe | None = None  # the recipe where source and target look alike; None: the same, or that is decided
+
+    def __post_init__(self) -> None:
+        """Without starting weights the average looks back over a tenth of the run, at most the paper's 1,000 steps.
+
+        It must not remember the beginning.
+        """
+        if not self.weights:
+            average = max(0.5, 1 - 1 / min(1000, self.recipe.steps / 10))
+            object.__setattr__(self, "recipe", replace(self.recipe, average=average))
 
 
-def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Choice:
-    """`side_of()` is the images' median side, 0 if it is not known."""
-    for name in ("size", "images", "batch", "frozen"):
-        _check_whole(name, getattr(asked, name))
+def asked_for(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for by name, checked; "auto" and None are left to choose."""
+    known = {each.name: each for each in settings_of(Recipe, "fit")}
+    for name in settings.keys() - known.keys():
+        raise unknown("argument of fit", name, known)
+    return {
+        name: checked(known[name], value) for name, value in settings.items() if value is not None and value != "auto"
+    }
+
+
+def choose(
+    asked: Mapping[str, Any], weights: str, side_of: Callable[[], int], machine: Machine, *, few_labels: bool = False
+) -> Plan:
+    """Before images are read. `side_of()` is their median side, 0 if it is not known; `few_labels`: of the target."""
     on_gpu = machine.device.type == "cuda"
     reasons: list[str] = []
-    network, weights = _network(asked, side_of, reasons)
-    started = weights != ""
-    values: dict[str, Any] = dict(PRETRAINED) if started else {"lr": 0.03, "batch": 64}
-    wants = images_of(network) if network != "auto" else images_of("")
-    size = asked.size if asked.size != "auto" else wants.size
-    if asked.frozen != "auto":
-        values["frozen"] = int(asked.frozen)
-    elif started and not on_gpu and network in WHEELS:
-        values, size = dict(FROZEN), FROZEN_SIZE if asked.size == "auto" else asked.size
+    network, weights = _network(asked, weights, side_of, reasons)
+    values: dict[str, Any] = dict(presets.PHOTOGRAPHS) if weights else {}
+    wants = images_of(network)
+    size = asked.get("size", wants.size)
+    if weights and not on_gpu and network in WHEELS and "frozen" not in asked:
+        values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
             f"{2 * values['views']} augmentations of each image; the rest is trained ({setting('frozen', 0)}: all of it). "
             f"{MINUTES}"
         )
-        if asked.size == "auto":
+        if "size" not in asked:
+            size = presets.SIZE_ON_CPU
             reasons.append(f"image size: {size}, because there is no GPU")
     if not size:
         side = side_of()
         size = 64 if on_gpu and side > 48 else 32
-        of_images = (
-            f"the images' median side is {side}" if side else "the images' own size is not known before they are read"
-        )
+        of_images = f"the images' median side is {side}" if side else "the images' own size is not known before reading"
         reasons.append(f"image size: {size}, because {of_images}" + ("" if on_gpu else " and there is no GPU"))
-    if network == "auto":
-        network = ("wrn-28-2" if int(size) <= 32 else "wrn-34-2") if on_gpu else "wrn-small"
+    if not network:
+        network = ("wrn-28-2" if size <= 32 else "wrn-34-2") if on_gpu else "wrn-small"
         reasons.append(f"network: {network}, " + ("the paper's for this size" if on_gpu else "because there is no GPU"))
-    values |= {
-        name: value for name in ("images", "batch", "lr") if (value := getattr(asked, name)) not in ("auto", None)
+    if few_labels and not asked.get("repeat"):
+        values |= presets.WAITING if weights else presets.WAITING_FROM_SCRATCH
+    values = {
+        "weight_decay": WEIGHT_DECAY.get(size, 0.002 if size > 64 else 0.0005),
+        "repeat": False,
+        **values,
+        **asked,
     }
     if "images" not in values:
         values["images"] = 1_000_000 if on_gpu else 32_000
@@ -128,97 +106,122 @@ def choose(asked: Settings, side_of: Callable[[], int], machine: Machine) -> Cho
             else "because there is no GPU: minutes at 32 x 32, four times as long at twice the side"
         )
         reasons.append(f"training length: {values['images']:,} labelled images, {cost}")
-    if asked.mirror:
+    if values.get("mirror", True):
         never = setting("mirror", False)
         reasons.append(
             f"images may be flipped horizontally, as in the paper: {never} for digits, letters, left and right"
         )
-    for name, value, least in (
-        ("size", size, SMALLEST),
-        ("images", values["images"], 1),
-        ("batch", values["batch"], 1),
-    ):
-        if int(value) < least:
-            raise InputError(f"{name} must be at least {least}, not {shortened(value)}")
-    values = {"weight_decay": WEIGHT_DECAY.get(int(size), 0.002 if int(size) > 64 else 0.0005), **values}
-    same = {name: getattr(asked, name) for name in ("strong", "mirror", "repeat", "late")}
-    same["spread"] = SPREAD if asked.late and not started else 1
-    if values.get("frozen") and asked.strong == "cta":
-        same["strong"] = "randaugment"
+    if size < SMALLEST:
+        raise InputError(f"size must be at least {SMALLEST}, not {shortened(size)}")
+    if values.get("frozen") and values.get("strong", "cta") == "cta":
+        values["strong"] = "randaugment"
         reasons.append(
-            "strong augmentation: randaugment, because views made beforehand cannot follow what CTAugment learns"
+            "strong augmentation: randaugment, because precomputed augmentations cannot adapt as CTAugment does"
         )
-    recipe = Recipe(network=network, size=int(size), shape=wants.shape, **{**same, **values})
-    changes = {**(FROZEN_ALIKE if recipe.frozen else ALIKE), **({"lr": asked.lr} if asked.lr else {})}
-    alike = replace(recipe, **changes) if started else None
-    return Choice(_averaged(recipe, started), weights, reasons, alike)
+    recipe = Recipe(**values | {"network": network, "size": size, "shape": wants.shape})
+    changes = presets.ALIKE_ON_CPU if recipe.frozen else presets.ALIKE
+    alike = replace(recipe, **{**changes, **({"lr": asked["lr"]} if "lr" in asked else {})})
+    return Plan(recipe, weights, tuple(reasons), alike if weights else None)
 
 
-def with_likeness(chosen: Choice, likeness: float) -> Choice:
-    """Decided by the part of neighbours that are of different domains."""
-    assert chosen.alike is not None
-    recipe = chosen.alike if likeness >= ENOUGH else chosen.recipe
-    seen = f"{likeness:.1%} of the neighbours of images, as the starting weights see them, are of the other domain"
-    if recipe is chosen.recipe:
-        ending = f"they look different (less than {ENOUGH:.1%})"
-    elif recipe.anchored:
-        ending = "they look alike. Training holds on to the surest labels of neighbours until pseudo-labels count"
-    else:
-        ending = (
-            f"they look alike. Batch norm keeps the statistics it starts with, and the learning rate is {recipe.lr:g}"
-        )
-    return Choice(recipe, chosen.weights, [*chosen.reasons, f"source and target: {seen}: {ending}"])
-
-
-def with_beginning(chosen: Choice) -> Choice:
-    """Where labels are few, and there is no source: a network that starts from nothing learns without labels first."""
-    if chosen.weights or chosen.recipe.frozen:
-        return chosen
-    images = chosen.recipe.images
-    reason = f"labels are few, and there is no source: the network first learns from {images:,} images without labels"
-    return replace(
-        chosen, recipe=replace(chosen.recipe, contrastive=images, **BEGUN), reasons=[*chosen.reasons, reason]
-    )
-
-
-def with_batch(chosen: Choice, batch: int, reason: str) -> Choice:
-    """The same, in steps of `batch` labelled images."""
-    told = [*chosen.reasons, f"batch: {batch} labelled images instead of {chosen.recipe.batch}, {reason}"]
-    return Choice(_averaged(replace(chosen.recipe, batch=batch), chosen.weights != ""), chosen.weights, told)
-
-
-def _averaged(recipe: Recipe, started: bool) -> Recipe:
-    """Without starting weights the average looks back over a tenth of the run, at most the paper's 1,000 steps.
-
-    It must not remember the beginning.
-    """
-    return recipe if started else replace(recipe, average=max(0.5, 1 - 1 / min(1000, recipe.steps / 10)))
-
-
-def _check_whole(name: str, value: Any) -> None:
-    try:
-        if value == "auto" or int(value) == float(value):
-            return
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InputError(f"{name} is auto or a whole number, not {shortened(value)}")
-
-
-def _network(asked: Settings, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:
-    """The network ("auto": still to be chosen, by the size) and its starting weights."""
-    network, weights = asked.network, asked.weights
-    large = (int(asked.size) if asked.size != "auto" else side_of()) >= PHOTOGRAPH
-    if network == "auto" and weights in ("auto", IMAGENET) and large:
+def _network(asked: Mapping[str, Any], weights: str, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:
+    """The network (empty: still to be chosen, by the size) and its starting weights (empty: none)."""
+    network: str = asked.get("network", "")
+    large = asked.get("size", 0) >= PHOTOGRAPH or ("size" not in asked and side_of() >= PHOTOGRAPH)
+    if not network and weights in ("auto", IMAGENET) and large:
         if has_imagenet(LITE) or weights == IMAGENET:
             reasons.append(f"network: {LITE} from ImageNet's weights, because these look like photographs")
             return LITE, IMAGENET
         reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
-    elif network == weights == "auto" and asked.size != "auto" and side_of() >= PHOTOGRAPH:
+    elif not network and weights == "auto" and "size" in asked and side_of() >= PHOTOGRAPH:
         reasons.append(
             f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, by which photographs gain much"
         )
     if weights == "auto":
         weights = IMAGENET if is_pretrained(network) else "none"
-    if weights == IMAGENET and network == "auto":
+    if weights == IMAGENET and not network:
         network = LITE
     return network, "" if weights == "none" else weights
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of the run once its images are read."""
+
+    run: Run
+    problem: Problem
+    few: bool  # few labels, and no source
+    net: nn.Module | None  # a network of one's own
+    held: Recipe | None  # of the run that is in the folder
+    machine: Machine
+
+
+def refine(plan: Plan, seen: Seen, *, choose_batch: bool) -> Plan:
+    """Pre-training where labels are few, the recipe of domains that look alike, a batch that fits the memory."""
+    if seen.few and seen.net is None and METHODS[seen.run.method].unlabelled:
+        plan = pretrained(plan)
+    if plan.alike:
+        plan = _by_likeness(plan, seen)
+    return _fitting(plan, seen) if choose_batch else plan
+
+
+def pretrained(plan: Plan) -> Plan:
+    """Where labels are few, and there is no source: a network that starts from scratch is pre-trained without labels."""
+    if plan.weights or plan.recipe.frozen:
+        return plan
+    images = plan.recipe.images
+    reason = f"few labels, and no source: the network is first pre-trained on {images:,} images without labels"
+    recipe = replace(plan.recipe, contrastive=images, **presets.FEW_WITHOUT_SOURCE)
+    return replace(plan, recipe=recipe, reasons=(*plan.reasons, reason))
+
+
+def _by_likeness(plan: Plan, seen: Seen) -> Plan:
+    """The recipe of domains that look alike, or not: as in the run that is there, or as the images want it."""
+    assert plan.alike is not None
+    held, problem = seen.held, seen.problem
+    if held is not None and held.fitted_head:
+        alike = held.anchored or held.statistics == "kept"
+        return replace(plan, recipe=plan.alike if alike else plan.recipe, alike=None)
+    name = plan.recipe.network
+    net = networks.build(name, len(problem.classes))
+    load_weights(net, imagenet(name) if plan.weights == IMAGENET else plan.weights)
+    source, target = problem.labelled[0].parts, problem.unlabelled.parts
+    return with_likeness(plan, ranks.from_first(lambda: likeness(net, source, target, seen.machine)))
+
+
+def with_likeness(plan: Plan, likeness: float) -> Plan:
+    """Decided by the part of neighbours that are of different domains."""
+    assert plan.alike is not None
+    recipe = plan.alike if likeness >= ENOUGH else plan.recipe
+    if recipe is plan.recipe:
+        ending = "source and target look different"
+    elif recipe.anchored:
+        ending = (
+            "source and target look similar: until pseudo-labels count, training uses the surest labels of neighbours"
+        )
+    else:
+        ending = (
+            "source and target look similar: batch norm keeps the statistics it starts with, and the learning rate is "
+            f"{recipe.lr:g}"
+        )
+    reason = f"{ending} ({likeness:.1%} of the nearest neighbours are of the other domain; similar from {ENOUGH:.1%})"
+    return replace(plan, recipe=recipe, alike=None, reasons=(*plan.reasons, reason))
+
+
+def _fitting(plan: Plan, seen: Seen) -> Plan:
+    """With a smaller batch, where the one that was chosen does not fit the memory, or did not in the run that is there."""
+    recipe, held, problem = plan.recipe, seen.held, seen.problem
+    if held is not None and held.batch < recipe.batch:
+        return with_batch(plan, held.batch, "as in the run that is there")
+    if held is not None or recipe.frozen:  # what is trained above frozen blocks is small
+        return plan
+    net = seen.net if seen.net is not None else networks.build(recipe.network, len(problem.classes))
+    method = method_of(replace(seen.run, recipe=recipe), problem, net)
+    batch = memory.fitting(net, method, recipe, problem, seen.machine)
+    return plan if batch == recipe.batch else with_batch(plan, batch, "so that a step fits the free memory")
+
+
+def with_batch(plan: Plan, batch: int, reason: str) -> Plan:
+    """The same, in steps of `batch` labelled images."""
+    reason = f"batch: {batch} labelled images instead of {plan.recipe.batch}, {reason}"
+    return replace(plan, recipe=replace(plan.recipe, batch=batch), reasons=(*plan.reasons, reason))

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from torch import nn
 
+from adamatch import methods
 from adamatch.base import ranks
 from adamatch.base.cli_names import setting
 from adamatch.config.run import Run
 from adamatch.experiment import solve
 from adamatch.images.tasks import Problem
-from adamatch.methods import arguments
 from adamatch.model import Model
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
@@ -18,8 +18,8 @@ from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 
 FOLDER = "twin"
+ALONE = "supervised"  # its method
 DEAREST = 1 / 3  # of what the run itself costs
-ALONE = "supervised"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,10 @@ def plan(run: Run, problem: Problem) -> Twin | None:
     """The same recipe, or as much of it as costs a third; None where the run itself looks at labelled images alone."""
     if run.method == ALONE:
         return None
-    labelled = sum(labelled_counts(run.recipe, problem.labelled, len(problem.classes)))
-    cost = 2 * labelled / _images(run, labelled, run.recipe.batch * run.recipe.uratio)
-    recipe = run.recipe
+    recipe, method = run.recipe, methods.get(run.method)
+    labelled = sum(labelled_counts(recipe, problem.labelled, len(problem.classes)))
+    images = method.images_per_step(labelled, recipe.batch * recipe.uratio) * (1 + method.generations(run.options))
+    cost = methods.get(ALONE).images_per_step(labelled, 0) / images
     if cost > DEAREST:
         images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop))
         recipe = replace(recipe, images=max(recipe.batch, images), stop=stop)
@@ -60,21 +61,9 @@ def is_trained(folder: Path) -> bool:
 
 
 def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:
-    """Train it in the run's folder, or go on with it."""
+    """Train it in the run's folder, or resume it."""
     inside = RunFolder(folder.path / FOLDER)
     done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
         Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
     return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)
-
-
-def _images(run: Run, labelled: int, unlabelled: int) -> float:
-    """How many images go forwards and back through the network in a step, of all its trainings together."""
-    match run.method:
-        case "adamatch":  # labelled images twice: with the others, and alone
-            return 4 * labelled + 2 * unlabelled
-        case "mcd":  # weak views only; its second update goes forwards alone, which is a third of the work
-            return labelled + unlabelled + (labelled + unlabelled) / 3
-        case "noisystudent":
-            return 2 * labelled * (1 + arguments.count("generations", run.options.get("generations", 1)))
-    return 2 * (labelled + unlabelled)

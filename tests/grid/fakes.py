@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.grid import work
 from adamatch.grid.work import Job
 from adamatch.train.run_folder import RunFolder

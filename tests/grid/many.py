@@ -13,7 +13,8 @@ from pathlib import Path
 from grid import fakes
 from typer.testing import CliRunner
 
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.grid.commands import app
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.spread import Resources

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from adamatch.base.errors import InputError
-from adamatch.config.run import BUDGETS, Run, recipe
+from adamatch.config.presets import BUDGETS, recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import experiments
 from adamatch.grid.tables import METHODS as NAMES

@@ -16,7 +16,8 @@ import pytest
 from grid import fakes
 
 from adamatch.base.errors import InputError, Interruption
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.grid import experiments, lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid

@@ -7,7 +7,8 @@ import pytest
 from grid.fakes import result
 from grid.test_tables import HARD, cell, made
 
-from adamatch.config.run import PRETRAINED, Run
+from adamatch.config.presets import PRETRAINED
+from adamatch.config.run import Run
 from adamatch.grid import experiments, figures, pretraining
 from adamatch.grid.render import Figure
 from adamatch.grid.tables import tables

@@ -35,8 +35,8 @@ def test_confident_predictions_are_kept() -> None:
 
 
 def test_arguments() -> None:
-    assert NoisyStudent(2).generations == 1
-    assert NoisyStudent(2, generations=3).generations == 3
+    assert NoisyStudent.generations({}) == 1
+    assert NoisyStudent.generations({"generations": 3}) == 3
     with pytest.raises(InputError, match="from 1 to 65,536, not 0"):
         NoisyStudent(2, generations=0)
     with pytest.raises(InputError, match="from 0 to 1"):

@@ -6,7 +6,7 @@ import pytest
 from report.runs import Page
 
 from adamatch import demo
-from adamatch.config.run import recipe
+from adamatch.config.presets import recipe
 
 
 def test_the_demonstration_ends_with_a_page(

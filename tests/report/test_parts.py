@@ -11,7 +11,8 @@ import pytest
 from report.runs import alone, made
 
 from adamatch.base.errors import InputError
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.images.store import Labels
 from adamatch.plan import Choice, Settings, choose
 from adamatch.report import charts, looks

@@ -17,7 +17,8 @@ import adamatch
 from adamatch import cli, networks
 from adamatch.base import errors
 from adamatch.base.errors import InputError
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, pose
 from adamatch.methods import Supervised
 from adamatch.train import memory

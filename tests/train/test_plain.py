@@ -8,7 +8,7 @@ import torch
 from train import tiny
 
 from adamatch import networks
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.methods import AdaMatch
 from adamatch.methods.contract import Batch
 from adamatch.train.optim import learning_rate

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adamatch.base.errors import InputError
-from adamatch.config.run import AS_PRINTED, FAST, MILLION, PAPER, Recipe, Run, recipe
+from adamatch.config.presets import AS_PRINTED, FAST, MILLION, PAPER, recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.train.loop import MEDIAN_OF
 

@@ -14,7 +14,8 @@ from train import tiny
 
 from adamatch import methods, networks
 from adamatch.augment.views import Views
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy

@@ -24,7 +24,8 @@ from torch import Tensor
 from adamatch import experiment
 from adamatch.base.errors import Interruption
 from adamatch.config import run
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.images.feed import Place
 from adamatch.images.store import Store
 from adamatch.images.tasks import Problem, pose

@@ -42,14 +42,15 @@ def overwriting() -> str:
     return flag("overwrite")
 
 
-def number(name: str, text: str) -> int | str:
-    """`auto`, or a whole number."""
+def number(name: str, text: str, kind: type[int] | type[float]) -> float | None:
+    """None for `auto`, else a number."""
     if text == "auto":
-        return text
+        return None
     try:
-        return int(text.replace("_", "").replace(",", ""))
+        return kind(text.replace("_", "").replace(",", ""))
     except ValueError:
-        raise InputError(f"--{name} takes auto or a whole number, not {shortened(text)}") from None
+        what = "a whole number" if kind is int else "a number"
+        raise InputError(f"{argument(name)} takes auto or {what}, not {shortened(text)}") from None
 
 
 def options(texts: list[str]) -> dict[str, Any]:

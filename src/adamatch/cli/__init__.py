@@ -19,6 +19,7 @@ from adamatch.base.errors import Elsewhere, InputError, Interruption, is_out_of_
 from adamatch.cli.choose import choose
 from adamatch.cli.export import export
 from adamatch.cli.fit import demo, fit
+from adamatch.cli.options import name_methods_and_networks
 from adamatch.cli.report import report
 from adamatch.cli.train import train
 from adamatch.cli.use import evaluate, predict
@@ -32,7 +33,10 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in LATER:
             self.commands[args[0]] = typer.main.get_group(importlib.import_module(LATER[args[0]]).app)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if {"-h", "--help"} & {*args}:
+            name_methods_and_networks(found[1])
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         with as_command():

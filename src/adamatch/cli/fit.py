@@ -1,14 +1,13 @@
 """`adamatch demo` and `adamatch fit`: the demonstration, and one's own images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import adamatch
 from adamatch.base import interrupts
-from adamatch.base.cli_names import number
-from adamatch.cli.options import Device, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad
+from adamatch.cli.options import Device, Method, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad, with_settings
 
 
 def demo(
@@ -30,72 +29,22 @@ def demo(
         run_demo(out, images=images, seed=seed, quiet=quiet, overwrite=overwrite)
 
 
+@with_settings
 def fit(
     source: Annotated[Path, typer.Option(help="Labelled images: one folder per class, or a CSV of path,label")],
     target: Annotated[
         Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")
     ],
     out: Annotated[Path, typer.Option(help="The run's folder; give it again to resume an interrupted run")],
+    *,
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
     test: Annotated[
         Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring alone")
     ] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
-    method: Annotated[
-        str, typer.Option(help="adamatch, fixmatch+, mcd, noisystudent, baseline_bn, supervised")
-    ] = "adamatch",
-    network: Annotated[
-        str,
-        typer.Option(
-            help="auto, efficientnet-lite0 (1, 2), wrn-tiny, wrn-small, wrn-28-2, wrn-34-2, resnetv2-50, resnetv2-101, "
-            "timm:NAME"
-        ),
-    ] = "auto",
+    method: Method = "adamatch",
     weights: Annotated[
         str, typer.Option(help="What the network starts from: auto, imagenet, none, or a file of weights")
-    ] = "auto",
-    size: Annotated[str, typer.Option(help="Side of the images in training: auto, 32, 64, ...")] = "auto",
-    images: Annotated[
-        str,
-        typer.Option(
-            help="Labelled images to train for, repeats counted: a number, or auto (from weights 32,000, on a CPU 2,560; "
-            "else 1,000,000, on a CPU 32,000)"
-        ),
-    ] = "auto",
-    batch: Annotated[
-        str,
-        typer.Option(
-            help="Labelled images in a step: a number, or auto (64; from weights 32, on a CPU 16; less where memory is short)"
-        ),
-    ] = "auto",
-    lr: Annotated[
-        float | None,
-        typer.Option(
-            help="Learning rate at the start (default: 0.03; from weights 0.01 on a GPU; from weights on a CPU 0.003 where "
-            "source and target look alike)"
-        ),
-    ] = None,
-    strong: Annotated[str, typer.Option(help="Strong augmentation: cta, cta-published, randaugment or cutout")] = "cta",
-    mirror: Annotated[
-        bool,
-        typer.Option(
-            "--mirror/--no-mirror",
-            help="May images be flipped horizontally? Not where left and right matter, as in digits and letters",
-        ),
-    ] = True,
-    repeat: Annotated[
-        bool,
-        typer.Option(
-            "--repeat/--no-repeat",
-            help="Repeat few target labels until they fill half of each labelled batch, from the first step on, as in the "
-            "paper. Else none comes again before all have come, and they wait until the middle of the run",
-        ),
-    ] = False,
-    frozen: Annotated[
-        str,
-        typer.Option(
-            help="Blocks of an EfficientNet-Lite (Lite0: of 16) that are not trained: auto (some, on a CPU), or a number"
-        ),
     ] = "auto",
     no_twin: Annotated[
         bool,
@@ -110,6 +59,7 @@ def fit(
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
+    settings: dict[str, Any],
 ) -> None:
     """Train on your own images.
 
@@ -137,16 +87,7 @@ def fit(
             test=test,
             labels_per_class=labels_per_class,
             method=method,
-            network=network,
             weights=weights,
-            size=number("size", size),
-            images=number("images", images),
-            batch=number("batch", batch),
-            lr=lr,
-            strong=strong,
-            mirror=mirror,
-            repeat=repeat,
-            frozen=number("frozen", frozen),
             twin=not no_twin,
             device=device,
             precision=precision,
@@ -155,6 +96,7 @@ def fit(
             skip_bad=skip_bad,
             overwrite=overwrite,
             quiet=quiet,
+            **{name: value for name, value in settings.items() if value is not None},
         )
     from adamatch.report import printed
     from adamatch.train import distributed

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from adamatch.base.console import print_table, say
 from adamatch.base.errors import InputError
-from adamatch.config.run import Run, recipe
+from adamatch.config.presets import recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
 from adamatch.grid.schedule import run_grid

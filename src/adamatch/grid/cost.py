@@ -14,7 +14,6 @@ from adamatch.config.run import Run
 from adamatch.grid.step_times import MEASURED
 from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS, Method, arguments
-from adamatch.train import resume
 
 # Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
 NETWORKS = {
@@ -76,7 +75,7 @@ def steps(run: Run) -> int:
 
 def length(run: Run) -> float:
     """Steps of the whole run, and how many steps would be as long as learning without labels before them, where it is done."""
-    if run.weights.startswith(resume.FROM) or not METHODS.get(run.method, Method).unlabelled:
+    if run.continues or not METHODS.get(run.method, Method).unlabelled:
         return steps(run)  # an earlier run has learned so, or the method never looks at such images: train/beginning.py
     return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError, unknown
-from adamatch.config.run import FAST, Run, recipe
+from adamatch.config.presets import FAST, recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS, check_domains
 from adamatch.grid import pretraining
 

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from adamatch.base.errors import InputError, shortened
 from adamatch.base.files import read_json
-from adamatch.config.run import BUDGETS, PAPER, Recipe, Run, recipe
+from adamatch.config.presets import BUDGETS, PAPER, recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import published
 from adamatch.grid.render import Figure
@@ -110,8 +112,6 @@ def variant(run: Run, usual: Recipe) -> str:
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
         own["weights"] = run.weights
-    if not run.form:  # nor is it what runs of this configuration are now
-        own["form"] = run.form
     return ", ".join(f"{name}={value}" for name, value in own.items())
 
 

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from adamatch.config.run import PRETRAINED, Recipe, Run, recipe
+from adamatch.config.presets import PRETRAINED, recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.grid import published
 from adamatch.grid.figures import Done, figure, variant
 from adamatch.grid.render import Cell, Figure, Table

@@ -6,16 +6,15 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import open_file, read_file
+from adamatch.config.recipe import Shape as Shape
 from adamatch.images.store import Pixels
 
-Shape = Literal["squeeze", "crop"]  # how a rectangle becomes a square
 # What an image may be, whatever its file is called. Pillow knows more: some start other programs (EPS: Ghostscript) or are
 # read by hardly anybody's files. AVIF needs a Pillow that has it, HEIF (photographs of iPhones) the package pillow-heif.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "AVIF", "HEIF")

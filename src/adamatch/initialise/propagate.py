@@ -4,13 +4,14 @@ In rounds: a linear classifier guesses, guesses and labels spread to neighbours 
 and the classifier learns from all of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-Classifier = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # x [n, d], y [n, k] -> weight [k, d], bias [k]
+from adamatch.initialise.probe import classifier, deviation
+
 NEIGHBOURS = 10  # of each image
 KEPT = 0.05  # of an image's own evidence; the rest is its neighbours'
 SPREADS = 30  # times that evidence goes on to the neighbours
@@ -20,7 +21,7 @@ CHUNK = 1024  # images whose neighbours are looked for at once
 SURE = 0.5  # of the images of a class
 
 
-def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: Classifier) -> Tensor:
+def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
     """Probabilities [n_tu, k] of unlabelled images' classes, by their features x [n, d] and (x, y) of labelled ones.
 
     The features of every pool get mean 0 and variance 1, so that what its images have in common separates nothing. All classes
@@ -61,12 +62,6 @@ def uncorrelated(x: Tensor, like: Tensor) -> Tensor:
 def standard(x: Tensor, like: Tensor) -> Tensor:
     """Features with the mean and variance of `like` taken out."""
     return (x - like.mean(0)) / deviation(like)
-
-
-def deviation(x: Tensor) -> Tensor:
-    """Of each feature, [d]. One that hardly varies here may do so elsewhere: none is far below the others."""
-    found = x.std(0, correction=0)
-    return found.clamp(min=0.1 * float(found.mean()) + 1e-6)
 
 
 def graph(x: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:

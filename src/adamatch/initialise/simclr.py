@@ -1,7 +1,6 @@
-"""A beginning without labels: the network learns which views are of one image (SimCLR, Chen et al., ICML 2020).
+"""Pre-training without labels: the network learns which views are of one image (SimCLR, Chen et al., ICML 2020).
 
-What it makes of images then lets neighbours tell labels (`neighbours`), where few images have one and no learned weights are
-at hand.
+Its features then let labels spread to neighbours (`propagate`), where few images have one and there are no learned weights.
 """
 
 import math
@@ -120,7 +119,7 @@ class Saved:
         return done
 
 
-def begin(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
+def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
     """Train all but the head, on as many images as the recipe says."""
     if not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"{type(net).__name__} has no features and head of its own: leave contrastive at 0")

@@ -1,94 +1,141 @@
-"""The network as it is before the first step, and labels of unlabelled images that it is sure of then."""
+"""What happens before the first step, in stages: pre-train without labels, embed, propagate labels, fit the head.
+
+Each stage goes from arrays to arrays; `stages` says which of them a recipe wants. Their outcome is kept among the checkpoints.
+"""
 
 import copy
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from adamatch.base import ranks
 from adamatch.base.files import make_folder, write_whole
 from adamatch.config.run import Run
-from adamatch.images.tasks import Problem
-from adamatch.initialise import simclr
-from adamatch.initialise.linear_probe import start_head
+from adamatch.images.tasks import Problem, Unlabelled
+from adamatch.initialise import embed, propagate, simclr
+from adamatch.initialise.probe import fit_head
 from adamatch.networks.frozen import Upper
-from adamatch.train import distributed, resume
+from adamatch.train import distributed
 from adamatch.train.execution import Execution
 from adamatch.train.progress import bar_before
 from adamatch.train.run_folder import RunFolder
 
-FILE = "start.safetensors"  # among the checkpoints: a run that goes on begins with the same
+FILE = "start.safetensors"  # among the checkpoints: a resumed run begins with the same
 LABELS = "labels of unlabelled images"  # in that file
 
 
-class Beginning:
-    """Called with a network and its problem, lets the network learn as far as the recipe wants it before the first step."""
+@dataclass(frozen=True)
+class Stages:
+    """What is done before the first step."""
 
-    def __init__(self, run: Run, folder: RunFolder, execution: Execution) -> None:
-        self.run, self.execution = run, execution
-        self.folder, self.file = folder, folder.checkpoints / FILE
+    pretrain: bool  # the network learns from unlabelled images alone
+    fit_head: bool
+    propagate: bool  # the surest labels of neighbours, to train on until pseudo-labels count
 
-    def __call__(self, net: nn.Module, problem: Problem, *, new_head: bool, unlabelled: bool) -> Problem:
-        """The problem, with labels of unlabelled images where they are to be held to them.
+    def __bool__(self) -> bool:
+        return self.pretrain or self.fit_head or self.propagate
 
-        `unlabelled` says whether the method looks at them at all.
-        """
-        recipe, seen = self.run.recipe, problem.unlabelled if unlabelled else None
-        learned = self.run.weights.startswith(resume.FROM)  # it goes on with a finished run's model
-        alone = seen if recipe.contrastive and not learned else None  # images from which it learns without labels
-        fitted = recipe.fitted_head and (new_head or alone is not None)
-        started = (
-            bool(self.run.weights) and not learned
-        )  # a network that has learned nothing has no neighbours to tell of
-        guessed = started and recipe.anchored and recipe.fitted_head and seen is not None
-        sure = None
-        if alone is not None or fitted or guessed:
-            whole = net.net if isinstance(net, Upper) else net
-            there, sure = ranks.from_first(lambda: self._loaded(whole))
-            if not there:
-                if alone is not None:
-                    simclr.begin(net, alone, self.run, self.folder, self.execution)
-                if fitted or guessed:
-                    how = {"kept": recipe.statistics == "kept", "alone": alone is not None}
-                    starting = net if fitted else copy.deepcopy(net)  # a head that is there already stays
-                    with bar_before(self.execution.quiet) as bar:
-                        bar.add_task("the head is fitted to what the network sees", total=None)
-                        mine = start_head(starting, problem.labelled, seen, self.execution.machine, **how)
-                    sure = ranks.from_first(lambda: mine)
-                self._save(whole, sure)
-            distributed.same_weights(whole)
-            torch.manual_seed(
-                self.run.seed
-            )  # dropout later is the same, whether this was done now or before an interruption
-        if not recipe.anchored or seen is None:
-            return problem
-        return replace(
-            problem, guesses=np.zeros((len(seen), len(problem.classes)), np.float32) if sure is None else sure
-        )
 
-    def _save(self, net: nn.Module, sure: NDArray[np.float32] | None) -> None:
-        if ranks.rank() > 0:
-            return
-        self.folder.check()
-        make_folder(self.folder.checkpoints)
-        state = {name: each.contiguous() for name, each in net.state_dict().items()}
-        if sure is not None:
-            state[LABELS] = torch.from_numpy(sure)
-        write_whole(self.file, lambda part: save_file(state, part))
-        shutil.rmtree(self.folder.checkpoints / simclr.FOLDER, ignore_errors=True)
+def stages(run: Run, *, new_head: bool, unlabelled: bool) -> Stages:
+    """`new_head`: the starting weights have none for these classes. `unlabelled`: the method uses unlabelled images."""
+    recipe = run.recipe
+    pretrain = recipe.contrastive > 0 and unlabelled and not run.continues
+    head = recipe.fitted_head and (new_head or pretrain)
+    # Random features carry no neighbourhoods.
+    learned = (bool(run.weights) and not run.continues) or pretrain
+    return Stages(pretrain, head, recipe.anchored and recipe.fitted_head and unlabelled and learned)
 
-    def _loaded(self, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
-        """Whether the network could be read, and the labels beside it; a damaged file counts as none."""
-        try:
-            state = load_file(self.file)
-            labels = state.pop(LABELS, None)
-            net.load_state_dict(state)
-        except (OSError, SafetensorError, RuntimeError):
-            return False, None
-        return True, None if labels is None else labels.numpy()
+
+def initialise(
+    net: nn.Module,
+    problem: Problem,
+    run: Run,
+    folder: RunFolder,
+    execution: Execution,
+    *,
+    new_head: bool,
+    unlabelled: bool,
+) -> Problem:
+    """Carry out the recipe's stages. The problem comes back with labels for unlabelled images, where they are trained on."""
+    seen = problem.unlabelled if unlabelled else None
+    wanted, sure = stages(run, new_head=new_head, unlabelled=unlabelled), None
+    if wanted:
+        whole = net.net if isinstance(net, Upper) else net
+        done, sure = ranks.from_first(lambda: _load(folder, whole))
+        if not done:
+            if wanted.pretrain and seen is not None:
+                simclr.pretrain(net, seen, run, folder, execution)
+            if wanted.fit_head or wanted.propagate:
+                starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that is there already stays
+                with bar_before(execution.quiet) as bar:
+                    bar.add_task("fitting the classifier to the network's features", total=None)
+                    mine = first_head(starting, problem, seen, run, execution, pretrained=wanted.pretrain)
+                sure = ranks.from_first(lambda: mine)
+            _save(folder, whole, sure)
+        distributed.same_weights(whole)
+        torch.manual_seed(run.seed)  # dropout later is the same, whether this was done now or before an interruption
+    if not run.recipe.anchored or seen is None:
+        return problem
+    none = np.zeros((len(seen), len(problem.classes)), np.float32)
+    return replace(problem, guesses=none if sure is None else sure)
+
+
+def first_head(
+    net: nn.Module, problem: Problem, unlabelled: Unlabelled | None, run: Run, execution: Execution, *, pretrained: bool
+) -> NDArray[np.float32] | None:
+    """Fit `net.head` to the network's features; returns the surest labels of unlabelled images, if there are any.
+
+    Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted to those
+    that training will have. Of a network that was `pretrained` without labels many features say the same.
+    """
+    machine, pools = execution.machine, problem.labelled
+    head: Any = net.head
+    y = [embed.labels(pool, len(problem.classes), machine) for pool in pools]
+    kept = run.recipe.statistics == "kept"
+    before, now = embed.embed(net, pools, unlabelled, machine, keep_statistics=kept)
+    if unlabelled:
+        *both, both_tu = (torch.cat(each, 1) for each in zip(before, now, strict=True))
+        if pretrained:
+            *both, both_tu = (propagate.uncorrelated(each, both_tu) for each in (*both, both_tu))
+        y.append(propagate.guess(list(zip(both, y, strict=True)), both_tu))
+    fit_head(head, torch.cat(now), torch.cat(y))
+    return None if unlabelled is None else _sure_labels(y[-1], unlabelled)
+
+
+def _sure_labels(y: Tensor, unlabelled: Unlabelled) -> NDArray[np.float32]:
+    """Rows of zeros for images whose label is not sure, or that were not looked at; the mean weight of all is 1."""
+    sure = np.zeros((len(unlabelled), y.shape[1]), np.float32)
+    starts = np.cumsum([0, *map(len, unlabelled.parts)])[:-1]
+    rows = zip(starts, embed.rows_of(unlabelled.parts), strict=True)
+    sure[np.concatenate([start + some for start, some in rows])] = propagate.surest(y).cpu().numpy()
+    return sure * np.float32(len(sure) / max(1, sure.sum()))
+
+
+def _save(folder: RunFolder, net: nn.Module, sure: NDArray[np.float32] | None) -> None:
+    if ranks.rank() > 0:
+        return
+    folder.check()
+    make_folder(folder.checkpoints)
+    state = {name: each.contiguous() for name, each in net.state_dict().items()}
+    if sure is not None:
+        state[LABELS] = torch.from_numpy(sure)
+    write_whole(folder.checkpoints / FILE, lambda part: save_file(state, part))
+    shutil.rmtree(folder.checkpoints / simclr.FOLDER, ignore_errors=True)
+
+
+def _load(folder: RunFolder, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
+    """Whether the network could be read, and the labels beside it; a damaged file counts as none."""
+    try:
+        state = load_file(folder.checkpoints / FILE)
+        labels = state.pop(LABELS, None)
+        net.load_state_dict(state)
+    except (OSError, SafetensorError, RuntimeError):
+        return False, None
+    return True, None if labels is None else labels.numpy()

@@ -2,16 +2,17 @@
 
 import inspect
 from collections.abc import Mapping
-from types import MappingProxyType
+from dataclasses import fields
 from typing import Any
 
 from torch import nn
 
 from adamatch.base.errors import InputError, unknown
+from adamatch.config.recipe import PseudoLabels
 from adamatch.methods import mcd
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.baseline import BaselineBN, Supervised
-from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Pass, Phase
 from adamatch.methods.fixmatch import FixMatch
 from adamatch.methods.mcd import MCD
 from adamatch.methods.noisy_student import NoisyStudent
@@ -26,9 +27,11 @@ __all__ = [
     "Method",
     "Metrics",
     "NoisyStudent",
+    "Pass",
     "Phase",
     "Supervised",
     "build",
+    "get",
 ]
 
 METHODS: dict[str, type[Method]] = {
@@ -41,39 +44,34 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+def get(name: str) -> type[Method]:
+    """The class of a method."""
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name]
+
+
 def build(
     name: str,
     *,
     classes: int,
     net: nn.Module,
-    tau: float,
-    alignment: Mapping[str, Any] = MappingProxyType({}),
-    batches: float = 1.0,
+    recipe: PseudoLabels,
     options: Mapping[str, Any],
+    batches: float = 1.0,
 ) -> Method:
-    """A method for this network; `tau` and `alignment` are the recipe's, for those that have such, `options` other arguments.
+    """A method for this network. It gets the recipe's settings that its arguments name; `options` go before these.
 
-    Options go before what the recipe says. `batches` is how many of labelled images a step has: a part of one counts as such.
+    `batches` is how many full batches of labelled images a step has: a part of one counts as such.
     """
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    given: dict[str, Any] = {"classes": classes}
-    match name:
-        case "adamatch":
-            given["tau"], options = tau, {**alignment, "batches": batches, **options}
-            if options.get("pools", 1) not in (1, batches):
-                says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
-                raise InputError(f"{says}; not {options['pools']!r} (repeat=True fills those of target labels)")
-        case "fixmatch+":
-            to_labels = {"align": "labels"} if alignment.get("align") == "source" else {}
-            given["tau"], options = tau, {**alignment, **to_labels, **options}
-        case "noisystudent":
-            given["threshold"] = tau
-        case "mcd":
-            given["features"] = mcd.head(net).in_features
-    valid = [option for option in inspect.signature(METHODS[name]).parameters if option not in given]
+    method, known = get(name), {each.name: getattr(recipe, each.name) for each in fields(PseudoLabels)}
+    arguments = inspect.signature(method).parameters
+    valid = [argument for argument in arguments if argument not in ("classes", "features")]
     for option in options:
         if option not in valid:
             has = f"its options are {', '.join(valid)}" if valid else "it has none"
             raise InputError(f"method {name!r} has no option {option!r}: {has}")
-    return METHODS[name](**given, **options)
+    given = {name: value for name, value in {**known, "batches": batches, **options}.items() if name in arguments}
+    if "features" in arguments:
+        given["features"] = mcd.head(net).in_features
+    return method(classes=classes, **given)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.base.errors import InputError
-from adamatch.methods import arguments, confidence_weights, parts, schedules
-from adamatch.methods.averages import Running, Window
-from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods import arguments, parts, schedules
+from adamatch.methods.averages import ClassThresholds, Running, Window
+from adamatch.methods.contract import Batch, Method, Metrics, Pass, Phase
 
 
 class AdaMatch(Method):
@@ -17,14 +17,12 @@ class AdaMatch(Method):
 
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
-                  (as ReMixMatch does), a known "target" distribution, or "none"; and not in the paper: as mu rises, the
-                  "estimated" one of the target, which is the average of what alignment has made of its predictions so far
+                  (as ReMixMatch does), a known "target" distribution, or "none"
     limit         the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
                   that is found far more rarely than in the source may be rare, not overlooked
     release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
-                  relative one, lower for classes of which few labels pass (after FlexMatch), or "soft", weights that fall off
-                  below the mean confidence on the target (after SoftMatch)
+                  relative one, lower for classes of which few labels pass (after FlexMatch)
     source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the authors'
                   code has it: with two they are the same
     batches       how many batches of labelled images there are in one: 2 where each of two pools fills one (None: `pools`)
@@ -43,10 +41,10 @@ class AdaMatch(Method):
         *,
         tau: float = 0.9,
         interpolate: bool = True,
-        align: Literal["source", "labels", "target", "estimated", "none"] = "source",
+        align: Literal["source", "labels", "target", "none"] = "source",
         limit: float = 0.0,
         release: bool = False,
-        threshold: Literal["relative", "fixed", "classes", "soft"] = "relative",
+        threshold: Literal["relative", "fixed", "classes"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
         batches: float | None = None,
         pools: int = 1,
@@ -62,24 +60,31 @@ class AdaMatch(Method):
                 "align='target' and a known class distribution (target=) go together: give both or neither"
             )
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
-        self.align = arguments.one_of("align", align, "source", "labels", "target", "estimated", "none")
+        self.align = arguments.one_of("align", align, "source", "labels", "target", "none")
         self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
-        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", *confidence_weights.KINDS)
+        self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", "classes")
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
+        if self.pools not in (1, batches):
+            says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
+            raise InputError(f"{says}; not {pools!r} (repeat=True fills those of target labels)")
         self.batches = batches if arguments.halved(source_loss) else None
         self.warm_up, self.anchored = arguments.part("warm_up", warm_up), arguments.flag("anchored", anchored)
         self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
-        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the target's classes
-        self.weigh = confidence_weights.make(threshold, classes, window)
+        self.class_thresholds = ClassThresholds(classes, window) if threshold == "classes" else None
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
 
+    @classmethod
+    def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
+        """Labelled images twice: alone, and together with the unlabelled ones."""
+        return [Pass(4 * labelled + 2 * unlabelled, groups=(2 * labelled, 2 * labelled + 2 * unlabelled))]
+
     @property
     def shares(self) -> Tensor:
-        return self.mean_tu.means.mean(0) if self.estimate is None else self.estimate.value
+        return self.mean_tu.means.mean(0)
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         x_sl = torch.cat([batch.x_sl_w, batch.x_sl_s])
@@ -102,16 +107,14 @@ class AdaMatch(Method):
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
-        if self.estimate is not None:
-            wanted = torch.lerp(mean_sl, self.estimate.value, mu)
         kept = schedules.let_go(batch.progress) if self.release else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, kept, self.limit)  # eq. (6)
-        if self.estimate is not None:
-            self.estimate(y_tilde.mean(0))
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
             c_tau = torch.full_like(c_tau, self.tau)
-        mask = self.weigh(y_tilde, c_tau)  # eq. (8)
+        mask = parts.confident(y_tilde, c_tau)  # eq. (8)
+        if self.class_thresholds is not None:
+            mask = self.class_thresholds(y_tilde, c_tau)
 
         pseudo = parts.hard(y_tilde)
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.batches)  # eq. (9)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.base import ranks
+from adamatch.methods import parts
 
 
 class Running(nn.Module):
@@ -40,22 +41,24 @@ class Window(nn.Module):
         return self.means.mean(0)
 
 
-class Spread(nn.Module):
-    """Exponential averages of the mean and the variance of a number over batches, from `first` and 1."""
+class ClassThresholds(nn.Module):
+    """The mask with a lower threshold for classes of which few labels pass the common one (FlexMatch, NeurIPS 2021)."""
 
-    mean: Tensor
-    variance: Tensor
-
-    def __init__(self, first: float, decay: float) -> None:
+    def __init__(self, classes: int, window: int) -> None:
         super().__init__()
-        self.decay = decay
-        self.register_buffer("mean", torch.tensor(first))
-        self.register_buffer("variance", torch.tensor(1.0))
+        self.passed = Running(classes, 1 - 1 / window)  # the part of all images that pass as each class
 
-    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Take one more batch of values [n] in; returns mean and variance, this batch included."""
-        mean = ranks.mean(values.mean())
-        variance = ranks.mean((values - mean).square().mean())
-        self.mean.lerp_(mean.to(self.mean), 1 - self.decay)
-        self.variance.lerp_(variance.to(self.variance), 1 - self.decay)
-        return self.mean.clone(), self.variance.clone()
+    def forward(self, y: Tensor, c_tau: Tensor) -> Tensor:
+        """Aligned probabilities [n, k] -> 1 or 0 for each image [n]."""
+        mask = parts.confident(y, c_tau)
+        passed = self.passed((parts.hard(y) * mask[:, None]).mean(0))
+        return parts.confident(y, c_tau * learned(passed)[y.argmax(1)])
+
+
+def learned(passed: Tensor) -> Tensor:
+    """How far each class is learned, from 0 to 1, by the part of all images that pass as it [k].
+
+    The most frequent one counts as learned, once more images pass as it than do not pass at all.
+    """
+    share = passed / torch.maximum(passed.amax(), 1 - passed.sum()).clamp(min=1e-6)
+    return share / (2 - share)

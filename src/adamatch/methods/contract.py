@@ -3,8 +3,8 @@
 Symbols are the paper's: `sl` source labelled, `tu` target unlabelled, `w` and `s` weak and strong view.
 """
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,12 +32,35 @@ class Phase(NamedTuple):
     trains: Literal["all", "features", "heads"] = "all"
 
 
+class Pass(NamedTuple):
+    """Images that go through the network at once."""
+
+    images: int
+    groups: tuple[int, ...] | None = None  # of images, where each is normalised by its own batch statistics
+    trained: bool = True  # forwards and back; else forwards alone, which is a third of the work
+
+
 class Method(nn.Module):
     """The contract with the loop: what a step does, phase by phase. State that a method carries is its buffers."""
 
     phases: list[Phase]
     unlabelled: bool = True  # whether it looks at unlabelled images
     weight_decay: bool = True  # whether the recipe's weight decay applies
+
+    @classmethod
+    def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
+        """What a step sends through the network, of so many labelled and unlabelled images: by default both views at once."""
+        return [Pass(2 * labelled + (2 * unlabelled if cls.unlabelled else 0))]
+
+    @classmethod
+    def images_per_step(cls, labelled: int, unlabelled: int) -> float:
+        """The cost of a step: images that go forwards and back through the network; forwards alone counts a third."""
+        return sum(each.images * (1 if each.trained else 1 / 3) for each in cls.passes(labelled, unlabelled))
+
+    @classmethod
+    def generations(cls, options: Mapping[str, Any]) -> int:
+        """How many networks are trained before the last one, each to teach the next."""
+        return 0
 
     @property
     def shares(self) -> Tensor | None:

@@ -14,8 +14,7 @@ class FixMatch(Method):
     """Labels guessed from weak views train strong ones, on source and target images alike; no warm-up.
 
     tau       the fixed threshold of a pseudo-label's confidence
-    align     what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch); and
-              as in AdaMatch the "estimated" one, as the first half of the run goes on
+    align     what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch)
     limit     the largest factor by which alignment makes a class more or less likely, as in AdaMatch (0: none)
     release   whether alignment is let go over the second half of the run, as in AdaMatch
     window    batches over which the class average of guesses is taken
@@ -28,7 +27,7 @@ class FixMatch(Method):
         classes: int,
         *,
         tau: float = 0.9,
-        align: Literal["labels", "estimated", "none"] = "labels",
+        align: Literal["labels", "none"] = "labels",
         limit: float = 0.0,
         release: bool = False,
         window: int = 128,
@@ -37,11 +36,10 @@ class FixMatch(Method):
     ) -> None:
         super().__init__()
         self.tau, self.anchored = arguments.probability("tau", tau), arguments.flag("anchored", anchored)
-        self.align = arguments.one_of("align", align, "labels", "estimated", "none")
+        self.align = arguments.one_of("align", align, "labels", "none")
         self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
         self.mean_labels = Running(classes, arguments.probability("decay", decay))
         self.mean_guesses = Window(classes, arguments.count("window", window))
-        self.estimate = Running(classes, 1 - 1 / window) if align == "estimated" else None  # of the guesses' classes
         self.phases = [Phase(self.loss)]
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -50,12 +48,8 @@ class FixMatch(Method):
 
         y_w = torch.cat([z_sl_w, z_tu_w]).detach().softmax(1)  # [n_sl + n_tu, k]
         wanted, found = self.mean_labels(parts.frequencies(batch.y_sl)), self.mean_guesses(y_w.mean(0))
-        if self.estimate is not None:
-            wanted = torch.lerp(wanted, self.estimate.value, schedules.warm_up(batch.progress))
         kept = schedules.let_go(batch.progress) if self.release else 1.0
         y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, kept, self.limit)
-        if self.estimate is not None:
-            self.estimate(y_tilde.mean(0))
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
 
         # The authors' code trains labelled images by their labels in the weak view alone: their strong view has a pseudo-label.

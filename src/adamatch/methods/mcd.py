@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from adamatch.base.errors import InputError
 from adamatch.methods import parts
-from adamatch.methods.contract import Batch, Method, Metrics, Phase
+from adamatch.methods.contract import Batch, Method, Metrics, Pass, Phase
 from adamatch.networks.norm import unrecorded
 
 
@@ -25,6 +25,12 @@ class MCD(Method):
         nn.init.xavier_normal_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.phases = [Phase(self.classify, "all"), Phase(self.disagree, "heads"), Phase(self.agree, "features")]
+
+    @classmethod
+    def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
+        """One view: labelled images to classify, all forwards alone for the heads to disagree on, unlabelled ones to agree."""
+        apart = [Pass(labelled, trained=False), Pass(unlabelled, trained=False)]
+        return [Pass(labelled), *apart, Pass(unlabelled)]
 
     def classify(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
         """Step A: features and both heads learn the source labels."""

@@ -3,13 +3,12 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from pathlib import Path
 from typing import Any
 
-from adamatch.base.files import read_json
-from adamatch.config.run import LATER, PAPER, PRETRAINED, Recipe, Run, recipe
-from adamatch.report.record import NOT_JSON, Record, section
-from adamatch.train import resume
+from adamatch.config.presets import PAPER, PRETRAINED, recipe
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
+from adamatch.report.record import Record, section
 
 OF_TRAIN = (
     "images",
@@ -31,8 +30,7 @@ OWN = "folders"  # the benchmark of one's own images
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
     """For a shell, or for Python where the command line has no words for it; empty where run.json does not say enough."""
-    weights = _weights(record.path, record.run)
-    run, values = {**record.run, "weights": weights}, section(record.run, "recipe")
+    run, values = record.run, section(record.run, "recipe")
     if (
         not values
         or "seed" not in run
@@ -45,18 +43,6 @@ def command(record: Record, given: Mapping[str, str | None]) -> str:
     return _train(run, values, out)
 
 
-def _weights(folder: Path, run: Mapping[str, Any]) -> Any:
-    """What the run began from; of one that was prolonged, what the first one did. None where that is not known."""
-    weights = run.get("weights", "")
-    if not isinstance(weights, str) or not weights.startswith(resume.FROM):
-        return weights
-    try:
-        first = read_json(folder / resume.EARLIER / "run.json")
-    except NOT_JSON:
-        return None
-    return _weights(folder / resume.EARLIER, first) if isinstance(first, dict) else None
-
-
 def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, str | None], out: str) -> str:
     own = "(" in str(values.get("network"))  # a module of one's own is named with a digest of its shapes
     paths = {"source": None, "target": None} | dict(given)
@@ -64,7 +50,7 @@ def _fit(run: Mapping[str, Any], values: Mapping[str, Any], given: Mapping[str, 
     said |= {name: values.get(name) for name in OF_FIT}
     said |= {"weights": None if own else run.get("weights") or "none", "strong": values.get("strong", "cta")}
     # On a CPU some is chosen with the frozen scales for which there is no option: then they are left to be chosen again.
-    said |= {"frozen": values.get("frozen", 0)} if "views" not in values else {"device": "cpu"}
+    said |= {"frozen": values.get("frozen", 0)} if values.get("views", 4) == 4 else {"device": "cpu"}
     said |= {
         "mirror": bool(values.get("mirror", True)),
         "repeat": bool(values.get("repeat", True)),
@@ -92,7 +78,7 @@ def _train(run: Mapping[str, Any], values: Mapping[str, Any], out: str) -> str:
     )
     mine = recipe(run["benchmark"], budget, task, **protocol)
     usual = asdict(Run(task=task, labels=int(run.get("labels") == 1), recipe=mine).recipe)  # of one, nothing is spread
-    whole = LATER | dict(values)
+    whole = dict(values)
     changed = {
         each.name: whole[each.name]
         for each in fields(Recipe)

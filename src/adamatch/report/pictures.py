@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adamatch.augment.views import Views
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.evaluate import predict
 from adamatch.images.store import Store
 from adamatch.model import Model

@@ -8,7 +8,6 @@ import numpy as np
 from adamatch.report.image_statistics import Notes
 from adamatch.report.prediction_summary import Answers
 from adamatch.report.record import Record, number, section
-from adamatch.train.resume import without_digests
 
 ACCURACY = "accuracy on labelled target images"
 TASKS = {
@@ -20,8 +19,9 @@ TASKS = {
 
 
 def title(record: Record) -> str:
-    """photo -> art, without the digests of own images."""
-    source, target = (without_digests(str(record.run.get(name) or "")) for name in ("source", "target"))
+    """photo -> art."""
+    source, target_labels, target = (str(record.run.get(name) or "") for name in ("source", "target_labels", "target"))
+    source = " and ".join(filter(None, (source, target_labels)))
     if record.run.get("task") == "ssl" or not source or source == target:
         return target or record.path.name
     return f"{source} \u2192 {target}"

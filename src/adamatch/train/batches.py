@@ -1,5 +1,6 @@
 """What goes into every step: images from the pools, and all of its random numbers."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 
 from adamatch import methods
 from adamatch.base import ranks
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.images.feed import Feed
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, balanced
 from adamatch.methods import Method
@@ -18,7 +20,7 @@ from adamatch.train.speed import Inputs
 from adamatch.train.step import Step
 
 
-class Supply:
+class Batches:
     """`next(done)` gives the inputs of the step after `done` steps.
 
     Every rank draws for all ranks, from the same seed, and takes its rows: together they do what one process would.
@@ -27,47 +29,43 @@ class Supply:
     def __init__(self, run: Run, problem: Problem, step: Step, execution: Execution) -> None:
         self.run, self.classes, self.draws = run, len(problem.classes), step.views.draws
         self.generator = torch.Generator(execution.machine.images).manual_seed(run.seed)
-        recipe, pools, probes = run.recipe, problem.labelled, problem.probes if step.views.learns else ()
-        taken: list[tuple[Labelled | Unlabelled, int]] = []
-        drawn = [
-            balanced(pool)
-            if recipe.balanced and (recipe.repeat or not number)
-            else pool  # the others' images come once each
-            for number, pool in enumerate(pools)
-        ]
-        taken += zip(drawn, labelled_counts(recipe, pools, self.classes), strict=True)
+        recipe, device, seeds = run.recipe, execution.machine.images, itertools.count(10 * run.seed)
+
+        def feed(pool: Labelled | Unlabelled, batch: int) -> Feed:
+            where = {"device": device, "place": execution.place}
+            return Feed(pool, batch=batch, classes=self.classes, seed=next(seeds), **where)  # type: ignore[arg-type]
+
+        self.labelled, self.probes = [], []
+        counts = labelled_counts(recipe, problem.labelled, self.classes)
+        for number, (pool, count) in enumerate(zip(problem.labelled, counts, strict=True)):
+            # Of target labels that are not repeated, each comes once.
+            balance = recipe.balanced and (recipe.repeat or number == 0)
+            self.labelled.append(feed(balanced(pool) if balance else pool, count))
+        self.unlabelled = None
         if step.method.unlabelled:
-            unlabelled, guesses = problem.unlabelled, problem.guesses
-            taken.append(
-                (unlabelled if guesses is None else Labelled(unlabelled.parts, guesses), recipe.batch * recipe.uratio)
-            )
-        if probes:
-            taken += zip(probes, labelled_counts(recipe, probes, self.classes), strict=True)
-        self.labelled, self.probes = len(pools), len(probes)
-        self.stands_in = recipe.late > 0 and len(pools) > 1  # the first labelled pool for the others, until they count
-        device, place = execution.machine.images, execution.place
-        self.feeds = [
-            Feed(pool, batch=count, classes=self.classes, seed=run.seed * 10 + number, device=device, place=place)
-            for number, (pool, count) in enumerate(taken)
-        ]
-        if self.stands_in:
-            count = sum(labelled_counts(recipe, pools, self.classes)[1:])
-            self.feeds.append(self.feeds[0].another(batch=count, seed=run.seed * 10 + len(self.feeds)))
+            images, guesses = problem.unlabelled, problem.guesses
+            guessed = images if guesses is None else Labelled(images.parts, guesses)
+            self.unlabelled = feed(guessed, recipe.batch * recipe.uratio)
+        if step.views.learns:
+            probed = zip(problem.probes, labelled_counts(recipe, problem.probes, self.classes), strict=True)
+            self.probes = [feed(pool, count) for pool, count in probed]
+        # Source images in place of labelled target images, until these count.
+        self.stand_in = None
+        if recipe.late > 0 and len(counts) > 1:
+            self.stand_in = self.labelled[0].another(batch=sum(counts[1:]), seed=next(seeds))
+        named = [*self.labelled, self.unlabelled, *self.probes, self.stand_in]
+        self.feeds = [each for each in named if each is not None]
 
     def next(self, done: int) -> Inputs:
         recipe, progress = self.run.recipe, done / self.run.recipe.steps
-        batches = [feed.next() for feed in self.feeds]
-        stand_in = [batches.pop()] if self.stands_in else []
-        rest = len(batches) - self.probes
-        early = bool(stand_in) and progress < recipe.late
-        x_sl, y_sl = _joined(batches[:1] + stand_in if early else batches[: self.labelled])
-        x_tu, y_tu_first = batches[self.labelled] if rest > self.labelled else (x_sl[:0], None)
-        x_pr, y_pr = _joined(batches[rest:]) if self.probes else (x_sl, y_sl)
-        if (
-            early
-        ):  # those that stand in fill the batch and have no label: the loss is what it would be without target labels
-            y_sl = y_sl.clone()
-            y_sl[len(batches[0][0]) :] = 0
+        labelled = [feed.next() for feed in self.labelled]
+        if self.stand_in is not None:
+            stand_in = self.stand_in.next()
+            if progress < recipe.late:  # they have no label: the loss is what it would be without target labels
+                labelled = [labelled[0], (stand_in[0], torch.zeros_like(_labels(stand_in)))]
+        x_sl, y_sl = _joined(labelled)
+        x_tu, y_tu_first = (x_sl[:0], None) if self.unlabelled is None else self.unlabelled.next()
+        x_pr, y_pr = _joined([feed.next() for feed in self.probes]) if self.probes else (x_sl, y_sl)
         n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))
         device = self.generator.device
         return Inputs(
@@ -90,8 +88,8 @@ class Supply:
         names = {"device": near, "host": "in memory", "disk": "from disk"}
         return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
 
-    def seek(self, done: int, state: torch.Tensor) -> bool:
-        """Go on after `done` steps; False where the generator's state is another kind of device's, so that draws start anew."""
+    def seek(self, done: int, state: Tensor) -> bool:
+        """Resume after `done` steps; False where the generator's state is another kind of device's: draws start anew."""
         for feed in self.feeds:
             feed.seek(done)
         if len(state) == len(self.generator.get_state()):
@@ -104,8 +102,8 @@ class Supply:
 def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> list[int]:
     """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
 
-    (Or once in as many steps as the recipe spreads them over, but at least as many as there are classes. Of several ranks, as
-    many as they can share evenly.)
+    (Or once in as many steps as the recipe spreads them over, but at least as many as there are classes. Of several ranks,
+    as many as they can share evenly.)
     """
     shared = ranks.count()
 
@@ -118,21 +116,22 @@ def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> 
 
 def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
     """The run's method, for its network."""
+    counts = labelled_counts(run.recipe, problem.labelled, len(problem.classes))
     return methods.build(
         run.method,
         classes=len(problem.classes),
         net=net,
-        tau=run.recipe.tau,
-        alignment={
-            name: getattr(run.recipe, name) for name in ("align", "limit", "window", "decay", "release", "anchored")
-        },
-        batches=sum(labelled_counts(run.recipe, problem.labelled, len(problem.classes))) / run.recipe.batch,
+        recipe=run.recipe,
+        batches=sum(counts) / run.recipe.batch,
         options=run.options,
     )
 
 
 def _joined(batches: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
     """Labelled batches as one."""
-    return torch.cat([images for images, _ in batches]), torch.cat(
-        [labels for _, labels in batches if labels is not None]
-    )
+    return torch.cat([images for images, _ in batches]), torch.cat([_labels(batch) for batch in batches])
+
+
+def _labels(batch: tuple[Tensor, Tensor | None]) -> Tensor:
+    assert batch[1] is not None
+    return batch[1]

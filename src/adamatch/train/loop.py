@@ -16,7 +16,7 @@ from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem
 from adamatch.train import checkpoint, memory, stopping
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.health import warnings_of
 from adamatch.train.progress import Progress
@@ -74,11 +74,11 @@ def train(
 ) -> tuple[nn.Module, History]:
     """Take the run's steps on the problem's pools; returns the averaged network and what was measured on the way."""
     recipe, machine = run.recipe, execution.machine
-    captured, supply = Captured(step, machine), Supply(run, problem, step, execution)
+    captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
     with Progress(recipe, quiet=execution.quiet) as progress, stopping.signals() as stopped:
-        progress.say(f"images are loaded {supply.places}")
+        progress.say(f"images are loaded {batches.places}")
         memory.check(step, recipe, problem, progress.warn)
-        history, start = _resumed(folder, step, supply, progress)
+        history, start = _resumed(folder, step, batches, progress)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
         folder.rewind(start)
@@ -91,7 +91,7 @@ def train(
                 progress.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
                 began = time.monotonic()  # what went before compiled and captured the step
                 progress.begin()
-            captured(supply.next(done - 1))
+            captured(batches.next(done - 1))
             last, due = done == recipe.last_step, progress.due(done - start)
             if done % recipe.evaluate_every == 0 or last:
                 row = _measured(step, done, start, folder)
@@ -114,7 +114,7 @@ def train(
                 began = time.monotonic()
                 history.wall = before + began - entered
                 if last or began - saved > execution.seconds_per_checkpoint:  # by each rank's own clock
-                    _save(folder, done, step, supply, history)
+                    _save(folder, done, step, batches, history)
                     began = saved = time.monotonic()
             elif due:
                 progress.step(done, step.meter.read()[0])
@@ -123,13 +123,13 @@ def train(
                     _measured(step, done, start, folder)  # a spoilt network is not saved
                     history.seconds += time.monotonic() - began
                     history.wall = before + time.monotonic() - entered
-                    _save(folder, done, step, supply, history, step.meter.state())
+                    _save(folder, done, step, batches, history, step.meter.state())
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
         history.wall = before + time.monotonic() - entered
     return step.average.net, history
 
 
-def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) -> tuple[History, int]:
+def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress) -> tuple[History, int]:
     """What was measured and how many steps were done before: those of the newest checkpoint, or nothing."""
     found = ranks.from_first(lambda: checkpoint.load(folder.checkpoints, progress.warn))
     if found is None:
@@ -138,9 +138,9 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
     start = facts["step"]
     try:
         history = History.of(facts)
-        if not 0 <= start <= supply.run.recipe.last_step:
+        if not 0 <= start <= batches.run.recipe.last_step:
             raise ValueError(f"it has no step {start}")
-        same_device = supply.seek(start, tensors.pop("generator"))
+        same_device = batches.seek(start, tensors.pop("generator"))
         step.restore(tensors)
         step.meter.restore(tensors)
         checkpoint.set_randoms(tensors, step.machine.device)
@@ -157,7 +157,7 @@ def _resumed(folder: RunFolder, step: Step, supply: Supply, progress: Progress) 
             f"the run was on another kind of device before and is on {step.machine.device.type} now: its draws are others from "
             "here on, and it is not the same bit for bit"
         )
-    progress.say(f"resuming from step {start} of {supply.run.recipe.last_step}")
+    progress.say(f"resuming from step {start} of {batches.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
             f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
@@ -170,7 +170,7 @@ def _save(
     folder: RunFolder,
     done: int,
     step: Step,
-    supply: Supply,
+    batches: Batches,
     history: History,
     metrics: Mapping[str, Tensor] = NO_METRICS,
 ) -> None:
@@ -178,7 +178,7 @@ def _save(
     if ranks.rank() > 0:
         return  # all ranks have the same state
     folder.check()
-    tensors = {**step.state(), **metrics, "generator": supply.generator.get_state()}
+    tensors = {**step.state(), **metrics, "generator": batches.generator.get_state()}
     tensors |= checkpoint.randoms(step.machine.device)
     checkpoint.save(folder.checkpoints, done, tensors, asdict(history) | {"ranks": ranks.count()})
 

@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from adamatch.base import ranks
 from adamatch.base.cli_names import argument, overwriting
 from adamatch.base.errors import InputError, is_out_of_memory
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.images.feed import choose_place, free_host
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.methods.contract import Batch, Method

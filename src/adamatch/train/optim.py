@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 
 
 def learning_rate(start: float, end: float, progress: float) -> float:

@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 
 from adamatch.base import ranks
 from adamatch.base.errors import shown
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 
 SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
 LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on

@@ -27,7 +27,8 @@ from adamatch.base.files import (
     unsealed,
     write_atomically,
 )
-from adamatch.config.run import Recipe, Run
+from adamatch.config.recipe import Recipe
+from adamatch.config.run import Run
 from adamatch.train import resume
 
 CLASSES = "classes.json"
@@ -135,7 +136,7 @@ class RunFolder:
             return run, False
         if resume.prolongs(other, run) and (finished or resume.held(self.path) == other.id):
             resume.keep(self.path, other)
-            run = replace(run, weights=f"{resume.FROM}{other.id}")
+            run = replace(run, continues=other.id)
             self._empty(keep=resume.EARLIER)
             write_atomically(held, run.to_json())
             return run, False

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from adamatch.augment.ctaugment import Policy
 from adamatch.augment.views import Picked, Views
 from adamatch.base import ranks
-from adamatch.config.run import Recipe
+from adamatch.config.recipe import Recipe
 from adamatch.methods.contract import Batch, Method, Metrics
 from adamatch.networks.average import WeightAverage
 from adamatch.networks.norm import BatchNorm, keep_statistics

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
-from adamatch.train import resume
 from adamatch.verdict import eval_outputs
 
 Floats = NDArray[np.float32]
@@ -78,12 +77,11 @@ def read(folder: Path) -> Evidence | None:
 
 
 def _started(folder: Path) -> bool:
-    """Of a run that was prolonged, whether the first one did."""
+    """Whether a run began from weights that have learned before."""
     try:
-        weights = Run.read(folder / "run.json").weights
+        return Run.read(folder / "run.json").weights != ""
     except (OSError, ValueError):
         return False
-    return _started(folder / resume.EARLIER) if weights.startswith(resume.FROM) else weights != ""
 
 
 def normalised(said: NDArray[np.floating]) -> Floats:

@@ -1,0 +1,84 @@
+"""Features of all images under the starting weights: what tells neighbours, fits the first classifier, compares domains."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from adamatch.augment.views import normalise
+from adamatch.images.store import Pixels
+from adamatch.images.tasks import Labelled, Unlabelled
+from adamatch.kernels import fused_norm
+from adamatch.networks.norm import estimate_statistics, has_batch_norm
+from adamatch.train.speed import Machine
+
+MOST, PIXELS = 4096, 2**25  # images of each pool that are looked at; of small ones as many as have so many pixels
+BATCH, BATCH_ON_CPU = 64, 8  # of them at a time: with more, a CPU spends half of its time on memory
+BATCHES = 20  # of which batch norm gets its statistics
+
+
+def embed(
+    net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, *, keep_statistics: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Features [n, d] of each labelled pool and of the unlabelled images: under the starting statistics of batch norm, and
+    under those that training will have: estimated from these images, unless the recipe keeps the first."""
+    parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
+    net.to(machine.device).eval()
+    with fused_norm.off(net):
+        now = before = [features(net, each, machine) for each in parts]
+        if not keep_statistics and has_batch_norm(net):
+            estimate_statistics(net, batches(pools, unlabelled, machine))
+            net.eval()
+            now = [features(net, each, machine) for each in parts]
+    net.train()
+    return before, now
+
+
+@torch.no_grad()
+def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
+    """[n, d], of images as they are, or of some of them where there are many.
+
+    The last batch is as large as the others, with images a second time: a GPU plans its convolutions anew for every shape,
+    which takes longer than these passes.
+    """
+    found, batch = [], BATCH if machine.device.type == "cuda" else BATCH_ON_CPU
+    for part, rows in zip(parts, rows_of(parts, most), strict=True):
+        for start in range(0, len(rows), batch):
+            some = rows[start : start + batch]
+            x = _images(part, np.resize(some, batch), machine)
+            found.append(net.features(x)[: len(some)].float())  # type: ignore[operator]
+    return torch.cat(found)
+
+
+def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
+    """[n, k], of the images whose features are looked at."""
+    of_parts = np.split(np.asarray(pool.labels), np.cumsum([len(part) for part in pool.parts])[:-1])
+    some = np.concatenate([each[rows] for each, rows in zip(of_parts, rows_of(pool.parts), strict=True)])
+    y = torch.as_tensor(some)
+    return (y if y.ndim == 2 else nn.functional.one_hot(y.long(), classes)).float().to(machine.device)
+
+
+def batches(pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine) -> Iterator[Tensor]:
+    """Such as training has: of unlabelled images three times as many as of each labelled pool."""
+    draws = np.random.default_rng(0)
+    counts = [*((pool.parts, BATCH) for pool in pools), *([(unlabelled.parts, 3 * BATCH)] if unlabelled else [])]
+    shares = [(part, -(-count * len(part) // sum(map(len, parts)))) for parts, count in counts for part in parts]
+    for _ in range(BATCHES):
+        rows = [np.sort(draws.integers(len(part), size=share)) for part, share in shares]
+        yield torch.cat([_images(part, some, machine) for (part, _), some in zip(shares, rows, strict=True)])
+
+
+def rows_of(parts: Sequence[Pixels], most: int | None = None) -> list[NDArray[np.int64]]:
+    """Of each part every row, or every second, third, ... where there are more than `most` in all."""
+    most = most or max(MOST, PIXELS // (parts[0].shape[-3] * parts[0].shape[-2]))
+    every = -(-sum(map(len, parts)) // most)
+    return [np.arange(0, len(part), every) for part in parts]
+
+
+def _images(part: Pixels, rows: NDArray[np.int64], machine: Machine) -> Tensor:
+    """As a network gets them."""
+    images = torch.from_numpy(np.array(part[rows])).to(machine.device)
+    images = images[:, 0] if images.ndim == 5 else images  # the first view is the image as it is
+    return normalise(images.permute(0, 3, 1, 2))
