@@ -29,6 +29,7 @@ if "--smoke" in sys.argv:
 import torch
 from step import training
 from torch import Tensor
+from torch.nn.functional import pad
 
 from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, runtime
 from adamatch.networks import norm
@@ -127,8 +128,7 @@ def norm_grad(dy: Tensor, *rest: Any) -> Any:
 def norm_then_activation(*given: Any, **added: Tensor) -> Any:
     *rest, slope, shared, ceiling = given
     y, stats, total = OPS.norm_act(*rest, 1.0, shared, None, branch=added.get("branch"))
-    y = norm.activate(y, slope, ceiling)
-    return y + added["skip"] if "skip" in added else y, stats, total
+    return norm.activate(y, slope, ceiling), stats, total
 
 
 def convolution(forward: Function, input_grad: Function, weight_grad: Function) -> Function:
@@ -147,38 +147,27 @@ def convolution(forward: Function, input_grad: Function, weight_grad: Function) 
     return Convolution.apply
 
 
-def plain_weight_grad(dy: Tensor, x: Tensor, weight: Tensor) -> Any:
-    settings = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
-    return torch.ops.aten.convolution_backward(dy, x, weight, *settings, [False, True, False])[1]
-
-
 def plain_depthwise(x: Tensor, weight: Tensor, stride: int, _: object) -> Tensor:
     return same_conv2d(x, weight.to(x.dtype), None, stride, x.shape[1])
 
 
-def plain_depthwise_grad(which: int) -> Function:
-    def grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
-        size, after = weight.shape[2], [-(-side // stride) * stride for side in x.shape[2:]]
-        over = [max(0, end - stride + size - side - b) for end, side, b in zip(after, x.shape[2:], before, strict=True)]
-        even = over == list(before)
-        padded = x if even else torch.nn.functional.pad(x, (before[1], over[1], before[0], over[0]))
-        settings = (None, [stride] * 2, list(before) if even else [0, 0], [1, 1], False, [0, 0], x.shape[1])
-        wanted = [which == 0, which == 1, False]
-        found = torch.ops.aten.convolution_backward(dy, padded, weight.to(x.dtype), *settings, wanted)[which]
-        if which:
-            return found.to(weight.dtype)
-        return found if even else found[:, :, before[0] : before[0] + x.shape[2], before[1] : before[1] + x.shape[3]]
-
-    return grad
+def plain_depthwise_grad(dy: Tensor, x: Tensor, weight: Tensor, stride: int, before: list[int]) -> Tensor:
+    """Of the input."""
+    outside = [(out - 1) * stride + weight.shape[2] - side for out, side in zip(dy.shape[2:], x.shape[2:], strict=True)]
+    after = [max(0, total - first) for total, first in zip(outside, before, strict=True)]
+    padding, padded = before, x
+    if after != before:
+        padding, padded = [0, 0], pad(x, (before[1], after[1], before[0], after[0]))
+    settings = ([stride] * 2, padding, [1, 1], False, [0, 0], x.shape[1])
+    wanted = [True, False, False]
+    found = torch.ops.aten.convolution_backward(dy, padded, weight.to(x.dtype), None, *settings, wanted)[0]
+    lines, columns = (slice(a - b, a - b + side) for a, b, side in zip(before, padding, x.shape[2:], strict=True))
+    return found[:, :, lines, columns]  # type: ignore[no-any-return]
 
 
 def sum_then_norm(self: BatchNorm, a: Tensor, b: Tensor, groups: Any = None) -> tuple[Tensor, Tensor]:
     total = a + b
     return total, self(total, groups)
-
-
-def norm_then_sum(self: BatchNorm, x: Tensor, skip: Tensor, groups: Any = None) -> Tensor:
-    return skip + self(x, groups)  # type: ignore[no-any-return]
 
 
 def off(module: Any, name: str) -> list[Any]:
@@ -189,7 +178,7 @@ def depthwise(*parts: Function) -> list[Any]:
     return [patch.object(fused_depthwise, "depthwise", convolution(*parts))]
 
 
-SUMS_APART = [patch.object(BatchNorm, "add", sum_then_norm), patch.object(BatchNorm, "then_add", norm_then_sum)]
+SUMS_APART = [patch.object(BatchNorm, "add", sum_then_norm)]
 NORM_OFF, CONV_OFF, DEPTHWISE_OFF = (
     off(fused_norm, "norm_runs_on"), off(fused_conv, "runs_on"), off(fused_depthwise, "runs_on"),
 )  # fmt: skip
@@ -206,8 +195,7 @@ CONVS: Variants = {"3x3: weight gradient": CONV_OFF}
 DEPTHWISE: Variants = {
     "depthwise: all": DEPTHWISE_OFF,
     "depthwise: forward": depthwise(plain_depthwise, OPS.depthwise_input_grad, OPS.depthwise_weight_grad),
-    "depthwise: input gradient": depthwise(OPS.depthwise, plain_depthwise_grad(0), OPS.depthwise_weight_grad),
-    "depthwise: weight gradient": depthwise(OPS.depthwise, OPS.depthwise_input_grad, plain_depthwise_grad(1)),
+    "depthwise: input gradient": depthwise(OPS.depthwise, plain_depthwise_grad, OPS.depthwise_weight_grad),
 }
 
 

@@ -29,7 +29,7 @@ from adamatch.grid import cost
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.kernels import runtime
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
@@ -47,7 +47,7 @@ def training(
     built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    supply = Supply(run, problem(size), step, Execution(machine))
+    supply = Batches(run, problem(size), step, Execution(machine))
 
     def go(count: int) -> float:
         _wait(machine)

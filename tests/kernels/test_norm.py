@@ -1,7 +1,6 @@
 """Batch norm's kernels against float64 autograd of their plain twin."""
 
 import copy
-from functools import partial
 from typing import Any
 
 import pytest
@@ -70,44 +69,6 @@ def test_a_sum_before_the_norm_and_its_gradients(used: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("c", "groups"), [(16, (7,)), (24, (3, 4)), (144, (3, 4))])
-@activations
-def test_a_sum_after_the_norm_and_its_gradients(
-    c: int, groups: tuple[int, ...], activation: tuple[float, float | None]
-) -> None:
-    slope, ceiling = activation
-    agree(
-        lambda x, g, b, skip: (NORM(x, g, b, groups, 1e-3, slope, False, ceiling, skip=skip)[0],),
-        lambda x, g, b, skip: (skip + plain(x, g, b, groups, 1e-3, slope, ceiling),),
-        [images(7, c, 3, 5), *parameters(c), images(7, c, 3, 5)],
-        [images(7, c, 3, 5)],
-    )
-
-
-@pytest.mark.parametrize(("n", "c", "h", "w", "groups"), CASES[::3])
-@activations
-def test_norm_by_running_statistics(
-    n: int, c: int, h: int, w: int, groups: tuple[int, ...], activation: tuple[float, float | None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    layer = BatchNorm(c, eps=1e-3, slope=activation[0], ceiling=activation[1]).to(DEVICE).eval()
-    assert layer.running_mean is not None
-    assert layer.running_var is not None
-    layer.running_mean.normal_()
-    layer.running_var.uniform_(0.5, 2)
-
-    def output(layer: BatchNorm, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor]:
-        return (torch.func.functional_call(layer, {"weight": weight, "bias": bias}, x),)
-
-    twin = copy.deepcopy(layer).double()
-    twin.fused = False
-    called = []
-    monkeypatch.setattr(fused_norm, "norm_runs_on", lambda x, groups: called.append(groups) or True)
-    inputs = [images(n, c, h, w) * 2 + 1, *parameters(c)]
-    agree(partial(output, layer), partial(output, twin), inputs, [images(n, c, h, w)])
-    assert called == [(n,)]
-
-
 def test_channels_are_dealt_with_little_padding() -> None:
     assert [columns(2**i) for i in range(3, 12)] == [8, 16, 32, 64, 128, 256, 512, 1024, 256]
     assert [columns(c) for c in (13, 24, 40, 80)] == [16, 32, 64, 128]  # all of them, padded
@@ -141,8 +102,8 @@ def test_a_mean_far_from_zero_costs_no_precision() -> None:
         assert error(stats[i, 1], part.var((0, 2, 3), correction=0)) < 1e-5
 
 
-@pytest.mark.parametrize("added", [None, "branch", "skip"])
-def test_a_layer_computes_and_records_the_same_with_kernels(added: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("added", [False, True])
+def test_a_layer_computes_and_records_the_same_with_kernels(added: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the last group's statistics."""
     layer = BatchNorm(16, momentum=0.3).to(DEVICE)
     twin = copy.deepcopy(layer)
@@ -152,8 +113,7 @@ def test_a_layer_computes_and_records_the_same_with_kernels(added: str | None, m
     monkeypatch.setattr(fused_norm, "norm_runs_on", lambda x, groups: calls.append(groups) or True)
     outputs: list[Any] = []
     for each in (layer, twin):
-        call: Any = {None: each, "branch": partial(each.add, other), "skip": partial(each.then_add, skip=other)}[added]
-        outputs.append(call(x, groups=(2, 3)))
+        outputs.append(each.add(x, other, (2, 3)) if added else each(x, groups=(2, 3)))
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(layer.state_dict(), twin.state_dict())
     assert set(calls) == {(2, 3)}
@@ -170,7 +130,7 @@ def test_many_rows_go_through_several_tiles_and_parts() -> None:
 def test_operators_are_well_formed() -> None:
     checks = ("test_schema", "test_faketensor", "test_autograd_registration", "test_aot_dispatch_static")
     x, other = (images(4, 16, 4, 4).requires_grad_() for _ in range(2))
-    for added in ({}, {"branch": other}, {"skip": other}):
+    for added in ({}, {"branch": other}):
         args = (x, *parameters(16), [1, 3], 1e-6, 0.0, False, 6.0)
         torch.library.opcheck(NORM.default, args, added, test_utils=checks)
 

@@ -7,13 +7,8 @@ from torch import nn
 
 from adamatch.images.store import Pixels
 from adamatch.initialise import propagate
-<<<<<<< HEAD
-from adamatch.initialise.linear_probe import features
-from adamatch.kernels import runtime
-=======
 from adamatch.initialise.embed import features
-from adamatch.kernels import fused_norm
->>>>>>> main
+from adamatch.kernels import runtime
 from adamatch.networks.efficientnet_lite import EfficientNetLite
 from adamatch.networks.frozen import Whole
 from adamatch.train.speed import Machine

@@ -9,7 +9,6 @@ order, without atomics.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from adamatch.kernels.runtime import jit, launch
@@ -20,8 +19,6 @@ except ImportError:
     tl = None
 
 TILE, SMALL_TILE = 2048, 1024  # elements; small where a thread's registers would not hold the sums of more
-STEPS = 4  # tiles of a program of the weight gradient: read once for every kx, they should stay in the cache
-ROWS = 128  # partial sums that one program adds up
 
 
 @jit
@@ -142,61 +139,6 @@ def _spread(
     _store(dx, a3, there, image, 2 * i + 1, 2 * j + 1, c, H, W, C)
 
 
-@jit
-def _weight_grad(
-    x, dy, parts, images, H, W, OH, OW, C, blocks, pad_h, pad_w,
-    K: tl.constexpr, S: tl.constexpr, STEPS: tl.constexpr, P: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Sums over STEPS tiles -> parts [programs, K, K, C]; a place is four pixels of dy below each other."""
-    quarter = (OH + 3) // 4
-    pid = tl.program_id(0) // blocks
-    for kx in range(K):
-        g0 = tl.full([P, COLS], 0.0, tl.float32)
-        g1 = tl.full([P, COLS], 0.0, tl.float32)
-        g2 = tl.full([P, COLS], 0.0, tl.float32)
-        g3 = tl.full([P, COLS], 0.0, tl.float32)
-        g4 = tl.full([P, COLS], 0.0, tl.float32)
-        for step in range(STEPS):
-            c, image, h, ow = _place((pid * STEPS + step) * P, blocks, quarter, OW, P, COLS)
-            oh, there = h * 4, image < images
-            d0 = _load(dy, there, image, oh, ow, c, OH, OW, C)
-            d1 = _load(dy, there, image, oh + 1, ow, c, OH, OW, C)
-            d2 = _load(dy, there, image, oh + 2, ow, c, OH, OW, C)
-            d3 = _load(dy, there, image, oh + 3, ow, c, OH, OW, C)
-            for line in tl.static_range(K + 3 * S):
-                t = _load(x, there, image, oh * S + line - pad_h, ow * S + kx - pad_w, c, H, W, C)
-                for i in tl.static_range(4):
-                    if line - i * S == 0:
-                        g0 += t * _of(i, d0, d1, d2, d3, d3)
-                    if line - i * S == 1:
-                        g1 += t * _of(i, d0, d1, d2, d3, d3)
-                    if line - i * S == 2:
-                        g2 += t * _of(i, d0, d1, d2, d3, d3)
-                    if K == 5 and line - i * S == 3:
-                        g3 += t * _of(i, d0, d1, d2, d3, d3)
-                    if K == 5 and line - i * S == 4:
-                        g4 += t * _of(i, d0, d1, d2, d3, d3)
-        c = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)
-        for ky in tl.static_range(K):
-            out = parts + ((pid * K + ky) * K + kx) * C + c
-            tl.store(out, tl.sum(_of(ky, g0, g1, g2, g3, g4), 0), mask=c < C)
-
-
-@jit
-def _sum_rows(
-    parts, out, rows, columns, C, s_group, s_channel, s_ky, s_kx,
-    K: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
-    """parts [rows, K, K, C] -> the sums of ROWS of them, wherever the strides of `out` have them."""
-    group = tl.program_id(1)
-    place, row = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), group * ROWS + tl.arange(0, ROWS)
-    mask = (row < rows)[:, None] & (place < columns)[None, :]
-    total = tl.sum(tl.load(parts + row[:, None] * columns + place[None, :], mask=mask, other=0.0), 0)
-    tap, c = place // C, place % C
-    to = out + group * s_group + c * s_channel + tap // K * s_ky + tap % K * s_kx
-    tl.store(to, total.to(out.dtype.element_ty), mask=place < columns)
-
-
 def convolve(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: list[int], *, flip: bool = False) -> None:
     """x [N,C,H,W] -> y [N,C,OH,OW], both channels_last; padding: above and to the left."""
     n, channels, height, width = x.shape
@@ -218,31 +160,6 @@ def input_grad(dy: Tensor, taps: Tensor, dx: Tensor, stride: int, padding: list[
     places = n * -(-height // 2) * -(-width // 2)
     sizes = (n, height, width, *dy.shape[2:], channels, blocks, *padding, size, p, cols)
     launch(_spread, (-(-places // p) * blocks,), dy, taps, dx, *sizes, num_warps=4)
-
-
-def weight_grad(x: Tensor, dy: Tensor, dw: Tensor, stride: int, padding: list[int]) -> None:
-    """dw [C,1,K,K], whatever its strides."""
-    n, channels, height, width = x.shape
-    size, (out_height, out_width) = dw.shape[2], dy.shape[2:]
-    cols, blocks = columns(channels)
-    p = SMALL_TILE // cols
-    rows = -(-n * -(-out_height // 4) * out_width // (p * STEPS))
-    parts = torch.empty(rows, size, size, channels, dtype=torch.float32, device=x.device)
-    sizes = (n, height, width, out_height, out_width, channels, blocks, *padding, size, stride, STEPS, p, cols)
-    launch(_weight_grad, (rows * blocks,), x, dy, parts, *sizes, num_warps=4)
-    while rows > ROWS:
-        fewer = -(-rows // ROWS)
-        sums = torch.empty(fewer, size, size, channels, dtype=torch.float32, device=x.device)
-        _sum_rows_into(sums, parts, (sums.stride(0), 1, sums.stride(1), sums.stride(2)))
-        parts, rows = sums, fewer
-    _sum_rows_into(dw, parts, (0, dw.stride(0), dw.stride(2), dw.stride(3)))
-
-
-def _sum_rows_into(out: Tensor, parts: Tensor, strides: tuple[int, int, int, int]) -> None:
-    rows, size, _, channels = parts.shape
-    total = size * size * channels
-    grid = (-(-total // 32), -(-rows // ROWS))
-    launch(_sum_rows, grid, parts, out, rows, total, channels, *strides, size, ROWS, 32, num_warps=4)
 
 
 def columns(channels: int) -> tuple[int, int]:

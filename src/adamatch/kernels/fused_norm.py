@@ -28,18 +28,18 @@ def norm_runs_on(x: Tensor, groups: tuple[int, ...]) -> bool:
 def norm_act(
     x: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-    branch: Tensor | None = None, skip: Tensor | None = None,
+    branch: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """-> norm and activation of x (with a branch: of x + branch), plus skip; its statistics; x + branch, or nothing.
+    """-> norm and activation of x (with a branch: of x + branch); the statistics; x + branch, or nothing.
 
     `shared`: statistics are of all ranks.
     """
-    x, branch, skip = _last(x), _last(branch), _last(skip)
+    x, branch = _last(x), _last(branch)
     plan, y = Plan(x, groups), torch.empty_like(x)
     total = None if branch is None else torch.empty_like(x)
     stats = norm_kernels.moments(plan, x, branch, total)
     stats = of_all_ranks(stats) if shared else stats
-    norm_kernels.apply(plan, x if total is None else total, y, stats, weight, bias, eps, slope, ceiling, skip)
+    norm_kernels.apply(plan, x if total is None else total, y, stats, weight, bias, eps, slope, ceiling)
     return y, stats, x.new_empty(0) if total is None else total
 
 
@@ -47,27 +47,14 @@ def norm_act(
 def norm_act_grad(
     dy: Tensor, extra: Tensor | None, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
     groups: list[int], eps: float, slope: float, shared: bool = False, ceiling: float | None = None,
-    fixed: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """-> gradients of x (plus `extra`, that of the sum itself), weight, bias. `fixed`: statistics are not of x."""
+    """-> gradients of x (plus `extra`, that of the sum itself), weight, bias."""
     x, dy, extra = _last(x), _last(dy), _last(extra)
     plan, dx = Plan(x, groups), torch.empty_like(x)
     means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
-    means = torch.zeros_like(means) if fixed else ranks.mean(means) if shared else means
+    means = ranks.mean(means) if shared else means
     norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
     return dx, dweight, dbias
-
-
-@operator("adamatch::recorded_norm_act")
-def recorded_norm_act(
-    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
-    eps: float, slope: float, ceiling: float | None = None,
-) -> Tensor:  # fmt: skip
-    """By running statistics, as in evaluations. They have no gradient."""
-    x = _last(x)
-    y = torch.empty_like(x)
-    norm_kernels.apply(Plan(x, [len(x)]), x, y, torch.stack([mean, var])[None], weight, bias, eps, slope, ceiling)
-    return y
 
 
 def _last(x: Any) -> Any:
@@ -75,28 +62,15 @@ def _last(x: Any) -> Any:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, weight, bias, *ctx.settings, branch, skip = inputs
-    ctx.adds, ctx.skips = branch is not None, skip is not None
+    x, weight, bias, *ctx.settings, branch = inputs
+    ctx.adds = branch is not None
     ctx.save_for_backward(output[2] if ctx.adds else x, output[1], weight, bias)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, dy: Tensor, _: Tensor | None, dtotal: Tensor | None) -> tuple[Tensor | None, ...]:
     dx, dweight, dbias = norm_act_grad(dy, dtotal if ctx.adds else None, *ctx.saved_tensors, *ctx.settings)
-    return dx, dweight, dbias, None, None, None, None, None, dx if ctx.adds else None, dy if ctx.skips else None
-
-
-def _keep_recorded(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, mean, var, *ctx.settings = inputs
-    ctx.save_for_backward(x, weight, bias, mean, var)
-
-
-def _recorded_backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, bias, mean, var = ctx.saved_tensors
-    (eps, slope, ceiling), stats = ctx.settings, torch.stack([mean, var])[None]
-    grads = norm_act_grad(dy, None, x, stats, weight, bias, [len(x)], eps, slope, False, ceiling, True)
-    return *grads, None, None, None, None, None
+    return dx, dweight, dbias, None, None, None, None, None, dx if ctx.adds else None
 
 
 norm_act.register_autograd(_backward, setup_context=_keep)
-recorded_norm_act.register_autograd(_recorded_backward, setup_context=_keep_recorded)

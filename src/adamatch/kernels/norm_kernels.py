@@ -182,11 +182,11 @@ def _combine_moments(
 
 @jit
 def _apply(
-    x, skip, y, stats, weight, bias, rows, split, C, eps, slope,
+    x, y, stats, weight, bias, rows, split, C, eps, slope,
     CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
-    BLOCK: tl.constexpr, ADD: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The activation; with ADD, `skip` is added to it."""
+    """The normalised activation."""
     # Backwards: the rows whose statistics were read last are still in the cache.
     pid, column, C = _program(C, COLS, EVEN, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
@@ -200,8 +200,6 @@ def _apply(
     z = tl.where(z > 0, z, slope * z)
     if CEILING is not None:
         z = tl.minimum(z, CEILING)
-    if ADD:
-        z += tl.load(skip + base + tile, mask=mask, other=0.0).to(tl.float32)
     tl.store(y + base + tile, z.to(y.dtype.element_ty), mask=mask)
 
 
@@ -294,11 +292,11 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
 
 def apply(
     plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
-    ceiling: float | None = None, skip: Tensor | None = None,
+    ceiling: float | None = None,
 ) -> None:  # fmt: skip
-    """The normalised activation of x, plus `skip` -> y."""
-    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles, skip is not None)
-    launch(_apply, grid, x, skip, y, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
+    """The normalised activation of x -> y."""
+    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles)
+    launch(_apply, grid, x, y, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
 
 
 def grad_means(

@@ -106,8 +106,8 @@ class Inverted(nn.Module):
     def forward(self, x: Tensor, groups: tuple[int, ...] | None) -> Tensor:
         y = self.bn1(self.conv_pw(x), groups)
         y = self.bn2(self.conv_dw(y), groups)
-        y = self.conv_pwl(y)
-        return self.bn3.then_add(y, x, groups) if self.skips else self.bn3(y, groups)
+        y = self.bn3(self.conv_pwl(y), groups)
+        return x + y if self.skips else y
 
 
 def _rounded(channels: float) -> int:

@@ -35,7 +35,8 @@ class BatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """x [N,C,H,W] -> same; `groups` (summing to N) have statistics of their own; the last one's are recorded."""
         if not self.training:
-            return self._evaluate(x)
+            y = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return activate(y, self.slope, self.ceiling)
         groups = groups or (len(x),)
         if self._runs(groups, x):
             return self._run(groups, x)[0]
@@ -50,12 +51,6 @@ class BatchNorm(nn.BatchNorm2d):
             return total, y
         total = a + b
         return total, self(total, groups)
-
-    def then_add(self, x: Tensor, skip: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """skip + the normalised activation of x: the end of a residual block whose norm comes last, in one pass."""
-        if self._runs(groups := groups or (len(x),), x, skip):
-            return self._run(groups, x, skip=skip)[0]
-        return skip + self(x, groups)  # type: ignore[no-any-return]
 
     def _runs(self, groups: tuple[int, ...], x: Tensor, *others: Tensor) -> bool:
         """Whether kernels can take all of these."""
@@ -74,14 +69,6 @@ class BatchNorm(nn.BatchNorm2d):
 
     def _over_ranks(self) -> bool:
         return self.shared and ranks.count() > 1
-
-    def _evaluate(self, x: Tensor) -> Tensor:
-        """By the running statistics."""
-        mean, var = self.running_mean, self.running_var
-        if self.fused and mean is not None and fused_norm.norm_runs_on(x, (len(x),)):
-            settings = (self.eps, self.slope, self.ceiling)
-            return fused_norm.recorded_norm_act(x, self.weight, self.bias, mean, var, *settings)  # type: ignore[no-any-return]
-        return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
 
 
 def norm_act(

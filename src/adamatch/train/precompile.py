@@ -20,13 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import networks
 from adamatch.base import locks, system
-<<<<<<< HEAD
-from adamatch.config.run import Recipe
-from adamatch.kernels import runtime
-=======
 from adamatch.config.recipe import Recipe
-from adamatch.kernels import norm_kernels, operators
->>>>>>> main
+from adamatch.kernels import runtime
 
 Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
 Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
