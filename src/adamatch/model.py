@@ -159,7 +159,7 @@ class Model:
         return export(self, file, to)
 
     def save(self, folder: str | Path) -> Path:
-        """model.safetensors and model.json. A network of one's own is opened again with its module: `load(folder, net=...)`."""
+        """model.safetensors and model.json. A network of one's own is opened with its module: `load(folder, net=...)`."""
         folder = Path(folder)
         make_folder(folder)
         write_tensors(folder / "model.safetensors", self.net.state_dict())

@@ -12,7 +12,7 @@ from train import several
 
 from adamatch.base import ranks
 from adamatch.kernels import fused_norm
-from adamatch.kernels.statistics import of_all_ranks, record
+from adamatch.kernels.fused_norm import of_all_ranks, record
 from adamatch.networks import norm
 from adamatch.networks.norm import BatchNorm, has_foreign_batch_norm
 from adamatch.train import distributed

@@ -9,7 +9,6 @@ from adamatch.base import ranks
 from adamatch.kernels import norm_kernels
 from adamatch.kernels.norm_kernels import Plan
 from adamatch.kernels.runtime import has_kernels, operator
-from adamatch.kernels.statistics import of_all_ranks
 
 LAST = torch.channels_last
 
@@ -74,3 +73,25 @@ def _backward(ctx: Any, dy: Tensor, _: Tensor | None, dtotal: Tensor | None) -> 
 
 
 norm_act.register_autograd(_backward, setup_context=_keep)
+
+
+def record(
+    stats: Tensor, pixels: int, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, shared: bool
+) -> None:
+    """Running statistics, if there are any, towards the last group's, the variance unbiased as PyTorch has it.
+
+    pixels: of the last group on this rank; `shared`: `stats` are of all ranks.
+    """
+    if running_mean is None or running_var is None:
+        return
+    count = pixels * ranks.count() if shared else pixels
+    mean, var = stats[-1, 0], stats[-1, 1] * (count / max(1, count - 1))
+    torch._foreach_lerp_([running_mean, running_var], [mean, var], momentum)
+
+
+def of_all_ranks(stats: Tensor) -> Tensor:
+    """Mean and biased variance [groups, 2, C] of this rank's images -> of all ranks' (as many each; Chan et al.)."""
+    each = ranks.every(stats)  # [ranks, groups, 2, C]
+    mean = each[:, :, 0].mean(0)
+    var = each[:, :, 1].mean(0) + (each[:, :, 0] - mean).square().mean(0)
+    return torch.stack([mean, var], 1)

