@@ -118,7 +118,8 @@ def without_norm(forward: Function, backward: Function) -> list[Any]:
         def backward(ctx: Any, dy: Tensor, _: Tensor) -> Any:
             return *backward(dy.contiguous(memory_format=LAST), *ctx.saved_tensors, *ctx.settings), *[None] * 5
 
-    return [patch.object(fused_norm, "norm_act", lambda *given: (*Norm.apply(*given), None)), *SUMS_APART]
+    apply: Any = Norm.apply
+    return [patch.object(fused_norm, "norm_act", lambda *given: (*apply(*given), None)), *SUMS_APART]
 
 
 def norm_grad(dy: Tensor, *rest: Any) -> Any:
@@ -225,7 +226,7 @@ class Timed:
                 own = FunctionType(plain.__code__.replace(co_name=f"{attribute}_{name}"), plain.__globals__)
                 setattr(self.step, attribute, speed.compiled(own, machine, self.problems.append))
             self.go(speed.WARM_STEPS + 2)
-        self.loss = float(self.step.meter.read()[0]["loss"])  # nearly the same of all variants
+        self.loss = self.step.meter.read()[0]["loss"]  # nearly the same of all variants
         self.seconds = time.perf_counter() - began
 
 

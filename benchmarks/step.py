@@ -44,7 +44,7 @@ def training(
     torch.manual_seed(0)
     run = Run(benchmark="none", method=method, recipe=Recipe(network=network, size=size, weight_decay=5e-4, **recipe))
     net = networks.build(network, CLASSES)
-    built = methods.build(method, classes=CLASSES, net=net, tau=0.9, options={})
+    built = methods.build(method, classes=CLASSES, net=net, recipe=run.recipe, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
     supply = Batches(run, problem(size), step, Execution(machine))

@@ -61,9 +61,14 @@ def test_norm_act_and_its_gradients(
 def test_a_sum_before_the_norm_and_its_gradients(used: str) -> None:
     n, c, h, w, groups = 7, 32, 3, 5, (3, 4)
     part = slice(0, 2) if used == "both" else slice(0, 1)
+
+    def twin(x: Tensor, g: Tensor, b: Tensor, branch: Tensor) -> tuple[Tensor, ...]:
+        outputs: tuple[Tensor, ...] = (plain(x + branch, g, b, groups, 1e-6, 0.1), x + branch)
+        return outputs[part]
+
     agree(
         lambda x, g, b, branch: NORM(x, g, b, groups, 1e-6, 0.1, branch=branch)[::2][part],
-        lambda x, g, b, branch: (plain(x + branch, g, b, groups, 1e-6, 0.1), x + branch)[part],
+        twin,
         [images(n, c, h, w), *parameters(c), images(n, c, h, w)],
         [images(n, c, h, w), images(n, c, h, w)][part],
     )
@@ -110,7 +115,12 @@ def test_a_layer_computes_and_records_the_same_with_kernels(added: bool, monkeyp
     twin.fused = False
     x, other = images(5, 16, 3, 3), images(5, 16, 3, 3)
     calls = []
-    monkeypatch.setattr(fused_norm, "norm_runs_on", lambda x, groups: calls.append(groups) or True)
+
+    def noted(x: Tensor, groups: tuple[int, ...]) -> bool:
+        calls.append(groups)
+        return True
+
+    monkeypatch.setattr(fused_norm, "norm_runs_on", noted)
     outputs: list[Any] = []
     for each in (layer, twin):
         outputs.append(each.add(x, other, (2, 3)) if added else each(x, groups=(2, 3)))

@@ -83,7 +83,7 @@ def by_kernels(part: float | None, x: Tensor, weight: Tensor, bias: Tensor, mean
     x = x if part is None else (1 - part) * x
     y, stats, _ = fused_norm.norm_act(x, weight, bias, list(groups), eps, slope, shared, branch=branch)
     record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], mean, var, momentum, shared)
-    return y
+    return y  # type: ignore[no-any-return]
 
 
 def compiled() -> None:

@@ -16,7 +16,7 @@ class Conv(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused_conv.runs_on(x, self.weight):
-            return fused_conv.conv3x3(x, self.weight.to(x.dtype))
+            return fused_conv.conv3x3(x, self.weight.to(x.dtype))  # type: ignore[no-any-return]
         if self.fused and self.kernel_size == (1, 1) and self.stride == (1, 1) and on_cpu.trains(x, self.weight):
             return on_cpu.pointwise(x, self.weight)
         return super().forward(x)
@@ -43,7 +43,7 @@ class Depthwise(Strided):
         size, stride = self.kernel_size[0], self.stride[0]
         vertical, horizontal = (same_padding(side, size, stride) for side in x.shape[2:])
         if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
-            return fused_depthwise.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])
+            return fused_depthwise.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])  # type: ignore[no-any-return]
         if self.fused and on_cpu.trains(x, self.weight):
             return on_cpu.depthwise(x, self.weight, stride, vertical, horizontal)
         return super().forward(x)

@@ -104,7 +104,7 @@ class Inverted(nn.Module):
         self.skips = stride == 1 and before == after
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None) -> Tensor:
-        y = self.bn1(self.conv_pw(x), groups)
+        y: Tensor = self.bn1(self.conv_pw(x), groups)
         y = self.bn2(self.conv_dw(y), groups)
         y = self.bn3(self.conv_pwl(y), groups)
         return x + y if self.skips else y

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -122,6 +123,7 @@ def read_weights(where: str) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"{where} is no file of weights: give {FORMS}")
     try:
+        state: Any
         if path.suffix == ".safetensors":
             state = load_file(path)
         else:
