@@ -41,8 +41,9 @@ class BatchNorm(nn.BatchNorm2d):
         if self._runs(groups, x):
             return self._run(groups, x)[0]
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
+        mean, var = self._running()
         settings = (groups, self.momentum or 0.0, self.eps, self.slope, self._over_ranks(), self.ceiling)
-        return norm_act(x, self.weight, self.bias, *self._running(), *settings)
+        return norm_act(x, self.weight, self.bias, mean, var, *settings)
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
