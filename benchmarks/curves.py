@@ -20,7 +20,7 @@ from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.experiment import versions
 from adamatch.images.tasks import pose
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
@@ -39,13 +39,13 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     method = methods.build("adamatch", classes=10, net=net, tau=0.9, options={})
     step = Step(net, method, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    supply = Supply(run, problem, step, Execution(machine))
+    batches = Batches(run, problem, step, Execution(machine))
     rows, began = [], 0.0
     for done in range(steps):
         if done == 10:
             _wait(machine)
             began = time.perf_counter()
-        captured(supply.next(done))
+        captured(batches.next(done))
         if (done + 1) % every == 0:
             means, bad = step.meter.read()
             assert bad < 0, f"the loss was not finite at step {bad}"

@@ -53,7 +53,7 @@ def training(
         _wait(machine)
         start = time.perf_counter()
         for done in range(count):
-            captured(supply.next(done))
+            captured(batches.next(done))
         _wait(machine)
         return time.perf_counter() - start
 

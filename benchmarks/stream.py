@@ -23,7 +23,7 @@ from adamatch.images.feed import Place
 from adamatch.images.store import Pixels
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.step import Step
 
@@ -56,13 +56,13 @@ def measure(images: Pixels, place: Place, given: argparse.Namespace) -> dict[str
     )
     captured = speed.Captured(step, machine)
     began = time.perf_counter()
-    supply = Supply(run, Problem((pool,), Unlabelled((images,)), classes), step, Execution(machine, place=place))
+    batches = Batches(run, Problem((pool,), Unlabelled((images,)), classes), step, Execution(machine, place=place))
     placed = time.perf_counter() - began
 
     def go(count: int) -> float:
         start = time.perf_counter()
         for done in range(count):
-            captured(supply.next(done))
+            captured(batches.next(done))
         if machine.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - start

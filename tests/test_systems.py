@@ -15,9 +15,10 @@ import adamatch
 from adamatch import methods, networks
 from adamatch.base import system
 from adamatch.base.errors import InputError
+from adamatch.config.recipe import PseudoLabels
 from adamatch.images.folders import list_csv
 from adamatch.train import speed
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
@@ -202,11 +203,15 @@ def test_a_step_with_views_on_the_cpu_is_the_step_of_a_cpu(device: str) -> None:
         net = networks.build("wrn-tiny", 3)
         problem = tiny.problem()
         step = Step(
-            net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), run.recipe, each, pytest.fail
+            net,
+            methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
+            run.recipe,
+            each,
+            pytest.fail,
         )
-        supply = Supply(run, problem, step, Execution(each))
+        batches = Batches(run, problem, step, Execution(each))
         for done in range(3):
-            step(supply.next(done))
+            step(batches.next(done))
         states.append({name: copy.deepcopy(value).cpu() for name, value in step.state().items()})
     same(*states)
 

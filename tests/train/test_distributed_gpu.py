@@ -15,7 +15,7 @@ from adamatch.base import ranks
 from adamatch.networks.norm import BatchNorm
 from adamatch.train import distributed
 from adamatch.train import step as step_module
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
@@ -36,11 +36,11 @@ def steps(name: str, device: str) -> dict[str, Tensor]:
     for module in net.modules():
         if isinstance(module, BatchNorm):
             module.slope = 1.0  # no bend: one value that rounds to its other side would be a thousandth of a gradient
-    method = methods.build(name, classes=3, net=net, tau=0.9, options={})
+    method = methods.build(name, classes=3, net=net, options={})
     step = Step(net, method, run.recipe, machine, pytest.fail)
-    supply = Supply(run, problem, step, Execution(machine, "device"))
+    batches = Batches(run, problem, step, Execution(machine, "device"))
     for done in range(STEPS):
-        step(supply.next(done))
+        step(batches.next(done))
     return {key: value.cpu() for key, value in step.state().items()}
 
 

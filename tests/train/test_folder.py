@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,6 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, monkeypatch: pytest
     again = tiny.solve(run, out)
     assert tiny.same(first.net.state_dict(), again.net.state_dict())
     assert files == {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-
-
-def test_an_unfinished_run_of_another_form_is_said_to_be_one(tmp_path: Path) -> None:
-    run = tiny.a_run(method="noisystudent")
-    with RunFolder(tmp_path / "run").claim(replace(run, form=0)):
-        (tmp_path / "run" / "metrics.jsonl").touch()
-    with pytest.raises(InputError, match="of an earlier version, in which"), RunFolder(tmp_path / "run").claim(run):
-        pass
 
 
 def test_another_run_is_refused_unless_told(tmp_path: Path) -> None:

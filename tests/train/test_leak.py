@@ -19,7 +19,7 @@ from adamatch.images.store import Labels, Store
 from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.methods import METHODS
 from adamatch.train import loop
-from adamatch.train.batches import Supply
+from adamatch.train.batches import Batches
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
@@ -88,7 +88,7 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
     Accuracies are measured by an `Evaluation`, at which the search ends: the function that the loop calls holds one.
     """
     held: list[object] = []
-    train, call, take = loop.train, Captured.__call__, Supply.next
+    train, call, take = loop.train, Captured.__call__, Batches.next
 
     def noting_train(*args: Any) -> Any:
         (evaluate,) = (value for value in args if isinstance(value, types.FunctionType))
@@ -100,14 +100,14 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
         held.extend([self, inputs])
         call(self, inputs)
 
-    def noting_inputs(self: Supply, done: int) -> Any:
+    def noting_inputs(self: Batches, done: int) -> Any:
         held.append(self)
         return take(self, done)
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "train", noting_train)
         patch.setattr(Captured, "__call__", noting_call)
-        patch.setattr(Supply, "next", noting_inputs)
+        patch.setattr(Batches, "next", noting_inputs)
         tiny.solve(run, out, posed=problem)
     assert len(held) > 2 * tiny.STEPS
     return held

@@ -22,7 +22,7 @@ from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, pose
 from adamatch.methods import Supervised
 from adamatch.train import memory
-from adamatch.train.batches import Supply, method_of
+from adamatch.train.batches import Batches, method_of
 from adamatch.train.execution import Execution
 from adamatch.train.memory import Need
 from adamatch.train.speed import Captured
@@ -66,11 +66,11 @@ def take_steps(name: str, size: int, batch: int, method: str, told: Path) -> Non
     torch.set_num_threads(1)
     run, problem, net = of(name, size, batch, method)
     step = Step(net, method_of(run, problem, net), run.recipe, tiny.CPU, print)
-    supply = Supply(run, problem, step, Execution(tiny.CPU))
+    batches = Batches(run, problem, step, Execution(tiny.CPU))
     before = in_memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forgets the most there was
     for done in range(2):
-        step(supply.next(done))
+        step(batches.next(done))
     told.write_text(str(in_memory("VmHWM") - before))
 
 

@@ -14,14 +14,14 @@ from train import tiny
 
 from adamatch import methods, networks
 from adamatch.augment.views import Views
-from adamatch.config.recipe import Recipe
+from adamatch.config.recipe import PseudoLabels, Recipe
 from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy
 from adamatch.methods.schedules import warm_up
 from adamatch.train import step as step_module
-from adamatch.train.batches import Supply, method_of
+from adamatch.train.batches import Batches, method_of
 from adamatch.train.execution import Execution
 from adamatch.train.optim import decay_weights, learning_rate, make_optimiser
 from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
@@ -47,10 +47,10 @@ def test_mu_rises_over_the_first_half() -> None:
     assert (warm_up(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])) - torch.tensor([0, 0.5, 1, 1, 1])).abs().max() < 1e-6
 
 
-def supply_of(run: Run, problem: Problem, method: str) -> Supply:
+def supply_of(run: Run, problem: Problem, method: str) -> Batches:
     net = networks.build("wrn-tiny", 3)
-    built = methods.build(method, classes=3, net=net, tau=0.9, options={})
-    return Supply(run, problem, Step(net, built, run.recipe, tiny.CPU, pytest.fail), Execution(tiny.CPU, "device"))
+    built = methods.build(method, classes=3, net=net, options={})
+    return Batches(run, problem, Step(net, built, run.recipe, tiny.CPU, pytest.fail), Execution(tiny.CPU, "device"))
 
 
 @pytest.mark.parametrize("lifted", [True, False])
@@ -61,8 +61,8 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
     uneven = replace(pool, parts=(pool.parts[0][rows],), labels=pool.labels[rows])
     run = tiny.a_run()
     run = replace(run, recipe=replace(run.recipe, balanced=lifted))
-    supply = supply_of(run, replace(problem, labelled=(uneven,)), "adamatch")
-    seen = torch.cat([supply.next(done).y_sl for done in range(60)]).sum(0)
+    batches = supply_of(run, replace(problem, labelled=(uneven,)), "adamatch")
+    seen = torch.cat([batches.next(done).y_sl for done in range(60)]).sum(0)
     assert (float(seen[2] / seen[1]) > 0.8) is lifted
 
 
@@ -75,18 +75,18 @@ def test_few_labels_come_once_in_a_step_however_rare_their_class_is(repeat: bool
     few = problem.labelled[1]
     rows = np.concatenate([np.flatnonzero(few.labels < 2), np.flatnonzero(few.labels == 2)[:1]])
     uneven = replace(few, parts=(few.parts[0][rows],), labels=few.labels[rows])
-    supply = supply_of(run, replace(problem, labelled=(problem.labelled[0], uneven)), "adamatch")
-    seen = [supply.next(done).y_sl[16:].sum(0) for done in range(12)]
+    batches = supply_of(run, replace(problem, labelled=(problem.labelled[0], uneven)), "adamatch")
+    seen = [batches.next(done).y_sl[16:].sum(0) for done in range(12)]
     assert (max(float(each[2]) for each in seen) > 1) is repeat
 
 
 def test_what_a_step_gets() -> None:
     """lr, progress and sizes of every step; all tensors of the same shape at every step."""
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
-    supply = supply_of(run, problem, "adamatch")
+    batches = supply_of(run, problem, "adamatch")
     few = torch.from_numpy(problem.labelled[1].parts[0]).permute(0, 3, 1, 2)
     for done in range(tiny.STEPS):
-        inputs = supply.next(done)
+        inputs = batches.next(done)
         assert inputs.x_sl.shape == (8, 3, 8, 8)  # the concatenated batch: 4 source images and 4 labelled target images
         assert inputs.y_sl.shape == (8, 3)
         assert inputs.x_tu.shape == (8, 3, 8, 8)  # batch * uratio: the labelled batch's growth does not count
@@ -99,21 +99,21 @@ def test_what_a_step_gets() -> None:
 
 
 def test_alignment_is_as_the_recipe_says() -> None:
-    run = tiny.a_run(align="estimated", limit=3.0, window=5, decay=0.5, release=True)
+    run = tiny.a_run(limit=3.0, window=5, decay=0.5, release=True)
     built = method_of(run, tiny.problem(), networks.build("wrn-tiny", 3))
     assert isinstance(built, methods.AdaMatch)
-    assert (built.align, built.limit, built.release) == ("estimated", 3.0, True)
+    assert (built.limit, built.release) == (3.0, True)
     assert (len(built.mean_tu.means), built.mean_sl.decay) == (5, 0.5)
 
 
 def test_source_images_stand_in_for_labelled_target_images_until_these_count() -> None:
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
     late = replace(run, recipe=replace(run.recipe, late=0.5))
-    plain, supply = supply_of(run, problem, "adamatch"), supply_of(late, problem, "adamatch")
+    plain, batches = supply_of(run, problem, "adamatch"), supply_of(late, problem, "adamatch")
     source = torch.from_numpy(problem.labelled[0].parts[0]).permute(0, 3, 1, 2)
     labels = torch.eye(3)[problem.labelled[0].labels]
     for done in range(tiny.STEPS):
-        ours, theirs = supply.next(done), plain.next(done)
+        ours, theirs = batches.next(done), plain.next(done)
         early = slice(0, 4 if done < tiny.STEPS / 2 else 8)
         for name in ours._fields:  # nothing else is another
             rows = early if name in ("x_sl", "y_sl", "x_pr", "y_pr") else ...
@@ -127,15 +127,15 @@ def test_source_images_stand_in_for_labelled_target_images_until_these_count() -
             assert torch.equal(labels[row], label)
     again = supply_of(late, problem, "adamatch")
     again.seek(1, again.generator.get_state())
-    supply.seek(1, supply.generator.get_state())
-    assert torch.equal(again.next(1).x_sl, supply.next(1).x_sl)
+    batches.seek(1, batches.generator.get_state())
+    assert torch.equal(again.next(1).x_sl, batches.next(1).x_sl)
 
 
 def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
     run, problem = tiny.a_run(), tiny.problem()
-    supply = supply_of(run, problem, "supervised")
-    assert len(supply.feeds) == 1
-    inputs = supply.next(0)
+    batches = supply_of(run, problem, "supervised")
+    assert len(batches.feeds) == 1
+    inputs = batches.next(0)
     assert inputs.x_tu.shape == (0, 3, 8, 8)
 
 
@@ -144,11 +144,11 @@ def test_a_students_probes_are_images_whose_labels_are_known(strong: str) -> Non
     problem = tiny.problem("ssda", labels=1)
     guessed = Labelled((np.zeros((9, 8, 8, 3), np.uint8),), np.full((9, 3), 1 / 3, np.float32))
     student = add_labelled(problem, guessed, 2, seed=0)
-    supply = supply_of(tiny.a_run(method="noisystudent", strong=strong), student, "noisystudent")
+    batches = supply_of(tiny.a_run(method="noisystudent", strong=strong), student, "noisystudent")
     known = torch.from_numpy(np.concatenate([pool.parts[0] for pool in problem.labelled])).permute(0, 3, 1, 2)
     labels = torch.eye(3)[np.concatenate([pool.labels for pool in problem.labelled])]
     for done in range(tiny.STEPS):
-        inputs = supply.next(done)
+        inputs = batches.next(done)
         assert inputs.x_sl.shape == (4, 3, 8, 8)
         if strong == "cutout":  # nothing is learned from probes
             assert inputs.x_pr is inputs.x_sl
@@ -290,7 +290,13 @@ def test_gradients_of_any_layout_are_followed() -> None:
 
 def test_probes_are_shown_to_the_averaged_network() -> None:
     recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
-    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
+    step = Step(
+        net,
+        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
+        recipe,
+        tiny.CPU,
+        print,
+    )
     with mock.patch.object(step, "_predict", wraps=step._predict) as predict:
         step(inputs(recipe, step.views.draws, 0))
     ((asked, _),) = (call.args for call in predict.call_args_list)
@@ -299,7 +305,13 @@ def test_probes_are_shown_to_the_averaged_network() -> None:
 
 def probing_step() -> tuple[Step, Inputs]:
     recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
-    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, print)
+    step = Step(
+        net,
+        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
+        recipe,
+        tiny.CPU,
+        print,
+    )
     return step, inputs(recipe, step.views.draws, 0)
 
 
@@ -334,7 +346,9 @@ def test_state_is_all_that_the_next_step_depends_on() -> None:
     recipe = replace(tiny.RECIPE, strong="cta")
     for name in methods.METHODS:
         net, other = networks.build("wrn-tiny", 3), networks.build("wrn-tiny", 3)
-        build = [methods.build(name, classes=3, net=each, tau=0.4, options={}) for each in (net, other)]
+        build = [
+            methods.build(name, classes=3, net=each, recipe=PseudoLabels(tau=0.4), options={}) for each in (net, other)
+        ]
         first, second = Step(net, build[0], recipe, tiny.CPU, print), Step(other, build[1], recipe, tiny.CPU, print)
         for number in range(2):
             first(inputs(recipe, first.views.draws, number))
@@ -362,7 +376,13 @@ def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
 def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
     net = networks.build("wrn-tiny", 3)
     recipe = replace(tiny.RECIPE, statistics=statistics)
-    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
+    step = Step(
+        net,
+        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
+        recipe,
+        tiny.CPU,
+        pytest.fail,
+    )
     before = {name: value.clone() for name, value in step.average.net.state_dict().items()}
     step(inputs(recipe, step.views.draws, 0))
     for trained in (net, step.average.net):
@@ -375,7 +395,7 @@ def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
 
 def test_phases_train_what_they_say() -> None:
     net = networks.build("wrn-tiny", 3)
-    method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
+    method = methods.build("mcd", classes=3, net=net, options={})
     step = Step(net, method, tiny.RECIPE, tiny.CPU, print)
     whole, heads, features = ({id(parameter) for parameter in part} for part in step.trained)
     assert heads | features == whole == {id(parameter) for parameter in [*net.parameters(), *method.parameters()]}
@@ -387,7 +407,7 @@ def test_phases_train_what_they_say() -> None:
 
 def test_the_loss_that_is_told_is_that_of_all_phases() -> None:
     net = networks.build("wrn-tiny", 3)
-    method = methods.build("mcd", classes=3, net=net, tau=0.9, options={})
+    method = methods.build("mcd", classes=3, net=net, options={})
 
     def phase(loss: float) -> Phase:
         return Phase(lambda net, batch: (loss + 0 * net(batch.x_sl_w).sum(), {}), "features")
@@ -404,7 +424,13 @@ def moved(**changes: float) -> dict[str, Tensor]:
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    step = Step(net, methods.build("adamatch", classes=3, net=net, tau=0.4, options={}), recipe, tiny.CPU, pytest.fail)
+    step = Step(
+        net,
+        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
+        recipe,
+        tiny.CPU,
+        pytest.fail,
+    )
     step(inputs(recipe, step.views.draws, 0))
     return {name: value.detach() - before[name] for name, value in net.named_parameters()}
 
@@ -437,7 +463,7 @@ def test_short_runs_are_not_compiled() -> None:
     machine = Machine(torch.device("cpu"), "fp32", compile=True, graph=False)
     for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
         recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), networks.build("wrn-tiny", 3)
-        method = methods.build("supervised", classes=3, net=net, tau=0.9, options={})
+        method = methods.build("supervised", classes=3, net=net, options={})
         with mock.patch.object(step_module, "compiled") as asked:
             Step(net, method, recipe, machine, pytest.fail)
         assert {call.args[1].compile for call in asked.call_args_list} == {steps >= WORTH_COMPILING}
@@ -458,7 +484,7 @@ def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
     machine = Machine(torch.device("cpu"), "bf16", compile=True, graph=False)
     recipe = replace(tiny.RECIPE, size=8, batch=2, strong="cta")
     net = networks.build("wrn-tiny", 3)
-    method = methods.build("adamatch", classes=3, net=net, tau=0.9, options={})
+    method = methods.build("adamatch", classes=3, net=net, options={})
     step = Step(net, method, recipe, machine, pytest.fail)
     step(inputs(recipe, step.views.draws, 0))
     assert (
@@ -471,7 +497,7 @@ def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
     recipe = replace(tiny.RECIPE, size=32, batch=8, uratio=3, strong=strong, mirror=True, network="wrn-small")
     torch.manual_seed(0)
     net = networks.build(recipe.network, 3)
-    method = methods.build(name, classes=3, net=net, tau=0.4, options={})
+    method = methods.build(name, classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={})
     return Step(net, method, recipe, machine, pytest.fail), recipe
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from adamatch import experiment
 from adamatch.base.errors import Interruption
-from adamatch.config import run
+from adamatch.config import recipe as recipes
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.feed import Place
@@ -68,9 +68,9 @@ def problem(task: str = "uda", *, labels: int = 0, seed: int = 0, target: Store 
 
 def a_run(**changes: Any) -> Run:
     """A tiny run; `changes` may be fields of the run or of its recipe."""
-    recipes = {each.name for each in dataclasses.fields(Recipe)}
-    recipe = dataclasses.replace(RECIPE, **{name: value for name, value in changes.items() if name in recipes})
-    rest = {name: value for name, value in changes.items() if name not in recipes}
+    known = {each.name for each in dataclasses.fields(Recipe)}
+    recipe = dataclasses.replace(RECIPE, **{name: value for name, value in changes.items() if name in known})
+    rest = {name: value for name, value in changes.items() if name not in known}
     return Run(benchmark="tiny", source="a", target="b", recipe=recipe, **rest)
 
 
@@ -87,7 +87,7 @@ def solve(
     """Do a run; a checkpoint at every evaluation."""
     posed = posed or problem(of.task, labels=of.labels, seed=of.seed)
     steps = of.recipe.last_step
-    with mock.patch.object(run, "EVALUATIONS", steps // EVERY):
+    with mock.patch.object(recipes, "EVALUATIONS", steps // EVERY):
         return experiment.solve(
             of,
             posed,

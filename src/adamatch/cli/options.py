@@ -53,8 +53,10 @@ def _option(field: Field[Any], usual: str) -> inspect.Parameter:
     name, about, numeric = field.name.replace("_", "-"), field.metadata["about"], field.type in (int, float)
     names = (f"--{name}/--no-{name}",) if field.type is bool else ()
     option = typer.Option(*names, help=about, show_default=usual, metavar="NUMBER" if numeric else None)
-    annotation = Annotated[bool | None if field.type is bool else str | None, option]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    kind: Any = bool | None if field.type is bool else str | None
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
 
 
 def _value(field: Field[Any], given: Any) -> Any:

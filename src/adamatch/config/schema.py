@@ -46,7 +46,7 @@ def checked(field: Field[Any], value: Any) -> Any:
         kind = "a name" if field.type is str else "true or false"
         raise InputError(f"{field.name} is {kind}, not {shortened(value)}")
     if facts["choices"] and value not in facts["choices"]:
-        raise unknown(field.name.replace("_", " "), value, facts["choices"])
+        raise unknown(f"value of {field.name}", value, facts["choices"])
     least, most = facts["least"], facts["most"]
     if least is not None and not least <= value <= most:  # nor is nan
         upwards = "up" if most == LARGEST else f"to {most:,.0f}"

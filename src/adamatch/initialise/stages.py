@@ -5,6 +5,7 @@ Each stage goes from arrays to arrays; `stages` says which of them a recipe want
 
 import copy
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from adamatch.base import ranks
 from adamatch.base.files import make_folder, write_whole
 from adamatch.config.run import Run
-from adamatch.images.tasks import Problem, Unlabelled
+from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.initialise import embed, propagate, simclr
 from adamatch.initialise.probe import fit_head
 from adamatch.networks.frozen import Upper
@@ -26,6 +27,7 @@ from adamatch.train import distributed
 from adamatch.train.execution import Execution
 from adamatch.train.progress import bar_before
 from adamatch.train.run_folder import RunFolder
+from adamatch.train.speed import Machine
 
 FILE = "start.safetensors"  # among the checkpoints: a resumed run begins with the same
 LABELS = "labels of unlabelled images"  # in that file
@@ -73,10 +75,11 @@ def initialise(
             if wanted.pretrain and seen is not None:
                 simclr.pretrain(net, seen, run, folder, execution)
             if wanted.fit_head or wanted.propagate:
+                how = {"kept": run.recipe.statistics == "kept", "pretrained": wanted.pretrain}
                 starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that is there already stays
                 with bar_before(execution.quiet) as bar:
                     bar.add_task("fitting the classifier to the network's features", total=None)
-                    mine = first_head(starting, problem, seen, run, execution, pretrained=wanted.pretrain)
+                    mine = first_head(starting, problem.labelled, seen, execution.machine, **how)
                 sure = ranks.from_first(lambda: mine)
             _save(folder, whole, sure)
         distributed.same_weights(whole)
@@ -88,17 +91,22 @@ def initialise(
 
 
 def first_head(
-    net: nn.Module, problem: Problem, unlabelled: Unlabelled | None, run: Run, execution: Execution, *, pretrained: bool
+    net: nn.Module,
+    pools: Sequence[Labelled],
+    unlabelled: Unlabelled | None,
+    machine: Machine,
+    *,
+    kept: bool = False,
+    pretrained: bool = False,
 ) -> NDArray[np.float32] | None:
     """Fit `net.head` to the network's features; returns the surest labels of unlabelled images, if there are any.
 
-    Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted to those
-    that training will have. Of a network that was `pretrained` without labels many features say the same.
+    Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted to
+    those that training will have; `kept`: they are the same. Of a network that was `pretrained` without labels many
+    features say the same.
     """
-    machine, pools = execution.machine, problem.labelled
     head: Any = net.head
-    y = [embed.labels(pool, len(problem.classes), machine) for pool in pools]
-    kept = run.recipe.statistics == "kept"
+    y = [embed.labels(pool, head.out_features, machine) for pool in pools]
     before, now = embed.embed(net, pools, unlabelled, machine, keep_statistics=kept)
     if unlabelled:
         *both, both_tu = (torch.cat(each, 1) for each in zip(before, now, strict=True))
@@ -106,7 +114,7 @@ def first_head(
             *both, both_tu = (propagate.uncorrelated(each, both_tu) for each in (*both, both_tu))
         y.append(propagate.guess(list(zip(both, y, strict=True)), both_tu))
     fit_head(head, torch.cat(now), torch.cat(y))
-    return None if unlabelled is None else _sure_labels(y[-1], unlabelled)
+    return _sure_labels(y[-1], unlabelled) if unlabelled else None
 
 
 def _sure_labels(y: Tensor, unlabelled: Unlabelled) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -56,8 +57,8 @@ def build(
     *,
     classes: int,
     net: nn.Module,
-    recipe: PseudoLabels,
-    options: Mapping[str, Any],
+    recipe: PseudoLabels = PseudoLabels(),  # noqa: B008  # it is frozen
+    options: Mapping[str, Any] = MappingProxyType({}),
     batches: float = 1.0,
 ) -> Method:
     """A method for this network. It gets the recipe's settings that its arguments name; `options` go before these.
@@ -66,7 +67,7 @@ def build(
     """
     method, known = get(name), {each.name: getattr(recipe, each.name) for each in fields(PseudoLabels)}
     arguments = inspect.signature(method).parameters
-    valid = [argument for argument in arguments if argument not in ("classes", "features")]
+    valid = [argument for argument in arguments if argument not in ("classes", "features", "tau")]
     for option in options:
         if option not in valid:
             has = f"its options are {', '.join(valid)}" if valid else "it has none"

@@ -46,7 +46,7 @@ class Batches:
             images, guesses = problem.unlabelled, problem.guesses
             guessed = images if guesses is None else Labelled(images.parts, guesses)
             self.unlabelled = feed(guessed, recipe.batch * recipe.uratio)
-        if step.views.learns:
+        if step.views.learns and problem.probes:
             probed = zip(problem.probes, labelled_counts(recipe, problem.probes, self.classes), strict=True)
             self.probes = [feed(pool, count) for pool, count in probed]
         # Source images in place of labelled target images, until these count.
@@ -59,13 +59,14 @@ class Batches:
     def next(self, done: int) -> Inputs:
         recipe, progress = self.run.recipe, done / self.run.recipe.steps
         labelled = [feed.next() for feed in self.labelled]
-        if self.stand_in is not None:
-            stand_in = self.stand_in.next()
-            if progress < recipe.late:  # they have no label: the loss is what it would be without target labels
-                labelled = [labelled[0], (stand_in[0], torch.zeros_like(_labels(stand_in)))]
-        x_sl, y_sl = _joined(labelled)
-        x_tu, y_tu_first = (x_sl[:0], None) if self.unlabelled is None else self.unlabelled.next()
+        stand_in = self.stand_in.next() if self.stand_in is not None else None
+        waiting = stand_in is not None and progress < recipe.late
+        x_sl, y_sl = _joined([labelled[0], stand_in] if waiting and stand_in else labelled)
         x_pr, y_pr = _joined([feed.next() for feed in self.probes]) if self.probes else (x_sl, y_sl)
+        if waiting:  # stand-ins have no label in the loss: it is what it would be without target labels
+            y_sl = y_sl.clone()
+            y_sl[len(labelled[0][0]) :] = 0
+        x_tu, y_tu_first = (x_sl[:0], None) if self.unlabelled is None else self.unlabelled.next()
         n_sl, n_tu, n_pr = (len(images) * ranks.count() for images in (x_sl, x_tu, x_pr))
         device = self.generator.device
         return Inputs(
@@ -129,9 +130,6 @@ def method_of(run: Run, problem: Problem, net: nn.Module) -> Method:
 
 def _joined(batches: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
     """Labelled batches as one."""
-    return torch.cat([images for images, _ in batches]), torch.cat([_labels(batch) for batch in batches])
-
-
-def _labels(batch: tuple[Tensor, Tensor | None]) -> Tensor:
-    assert batch[1] is not None
-    return batch[1]
+    return torch.cat([images for images, _ in batches]), torch.cat(
+        [labels for _, labels in batches if labels is not None]
+    )

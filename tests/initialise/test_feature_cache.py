@@ -184,12 +184,6 @@ def test_killed_and_started_again(started: str, tmp_path: Path) -> None:
     assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
 
 
-def test_recipes_of_before_keep_their_names() -> None:
-    assert "frozen" not in tiny.a_run().to_json()
-    assert "views" not in tiny.a_run().to_json()
-    assert Run.from_json(a_run().to_json()) == a_run()
-
-
 def test_it_is_evaluated_ten_times() -> None:
     assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (20, 5)
 

@@ -14,7 +14,7 @@ from train import tiny
 
 from adamatch import networks
 from adamatch.images.tasks import Labelled, Unlabelled
-from adamatch.initialise import linear_probe, propagate
+from adamatch.initialise import embed, probe, propagate, stages
 from adamatch.kernels import fused_depthwise, fused_norm
 from adamatch.networks.norm import estimate_statistics
 from adamatch.networks.weights import load_weights
@@ -24,26 +24,26 @@ def test_the_classifier_is_that_of_an_independent_library() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)
     x = rng.normal(size=(200, 5)) * [1, 2, 3, 4, 5] + y[:, None] * [1.0, 0, 2, 0, 0] + 7
-    weight, bias = linear_probe.classifier(torch.from_numpy(x).float(), torch.eye(3)[y])
+    weight, bias = probe.classifier(torch.from_numpy(x).float(), torch.eye(3)[y])
     z = (x - x.mean(0)) / x.std(0)
-    theirs = LogisticRegression(C=1 / (linear_probe.DECAY * len(x)), max_iter=1000, tol=1e-8).fit(z, y)
+    theirs = LogisticRegression(C=1 / (probe.DECAY * len(x)), max_iter=1000, tol=1e-8).fit(z, y)
     ours = (torch.from_numpy(x).float() @ weight.T + bias).softmax(1).numpy()
     np.testing.assert_allclose(ours, theirs.predict_proba(z), atol=2e-3)
 
 
 def test_a_feature_that_never_varies_on_labelled_images_does_not_count_for_much() -> None:
     x = torch.cat([torch.tensor([[0.0], [1.0]] * 20), torch.zeros(40, 1)], 1)
-    weight, _ = linear_probe.classifier(x, torch.eye(2)[[0, 1] * 20])
+    weight, _ = probe.classifier(x, torch.eye(2)[[0, 1] * 20])
     assert weight[:, 1].abs().max() <= 1e-6
     assert torch.isfinite(weight).all()
 
 
-@pytest.mark.parametrize("most", [linear_probe.MOST, 10])
+@pytest.mark.parametrize("most", [embed.MOST, 10])
 def test_images_or_their_maps_give_the_same_head(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     (pool,) = tiny.problem().labelled
     looked_at = pool.parts[0][:: -(-30 // most)]
-    monkeypatch.setattr(linear_probe, "MOST", most)
-    monkeypatch.setattr(linear_probe, "PIXELS", 0)
+    monkeypatch.setattr(embed, "MOST", most)
+    monkeypatch.setattr(embed, "PIXELS", 0)
     views = np.stack([pool.parts[0], 0 * pool.parts[0]], 1)  # of which the second is never looked at
     halves = Labelled((pool.parts[0][:15], pool.parts[0][15:]), pool.labels)
     soft = replace(pool, labels=np.eye(3, dtype=np.float32)[pool.labels])
@@ -60,7 +60,7 @@ def head_of(
     net = networks.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    linear_probe.start_head(net, [pool], unlabelled, tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], unlabelled, tiny.CPU, kept=kept)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
@@ -74,7 +74,7 @@ def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> 
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
     twin = copy.deepcopy(net)
-    linear_probe.start_head(net, [pool], None, tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], None, tiny.CPU, kept=kept)
     moved = {
         name
         for name, value in net.state_dict().items()
@@ -82,20 +82,19 @@ def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> 
     }
     assert bool(moved) != kept
     if not kept:
-        estimate_statistics(twin, linear_probe.batches([pool], None, tiny.CPU))
-    x = linear_probe.features(twin.eval(), pool.parts, tiny.CPU)
-    weight, _ = linear_probe.classifier(x, linear_probe.labels(pool, 3, tiny.CPU))
+        estimate_statistics(twin, embed.batches([pool], None, tiny.CPU))
+    x = embed.features(twin.eval(), pool.parts, tiny.CPU)
+    weight, _ = probe.classifier(x, embed.labels(pool, 3, tiny.CPU))
     torch.testing.assert_close(net.state_dict()["head.weight"], weight)
 
 
 def test_batches_have_three_times_as_many_unlabelled_images() -> None:
     problem = tiny.problem()
-    found = list(linear_probe.batches(problem.labelled, problem.unlabelled, tiny.CPU))
-    assert [len(batch) for batch in found] == [4 * linear_probe.BATCH] * linear_probe.BATCHES
+    found = list(embed.batches(problem.labelled, problem.unlabelled, tiny.CPU))
+    assert [len(batch) for batch in found] == [4 * embed.BATCH] * embed.BATCHES
     assert not found[0].equal(found[1])
     assert all(
-        a.equal(b)
-        for a, b in zip(found, linear_probe.batches(problem.labelled, problem.unlabelled, tiny.CPU), strict=True)
+        a.equal(b) for a, b in zip(found, embed.batches(problem.labelled, problem.unlabelled, tiny.CPU), strict=True)
     )
 
 
@@ -114,35 +113,35 @@ def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path)
 def test_more_small_images_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     (pool,) = tiny.problem().labelled
     every, pixels = head_of(pool, kept=True), 30 * pool.parts[0].shape[1] ** 2
-    monkeypatch.setattr(linear_probe, "MOST", 10)
-    monkeypatch.setattr(linear_probe, "PIXELS", pixels)
+    monkeypatch.setattr(embed, "MOST", 10)
+    monkeypatch.setattr(embed, "PIXELS", pixels)
     assert torch.equal(head_of(pool, kept=True), every)
-    monkeypatch.setattr(linear_probe, "PIXELS", pixels - 1)
+    monkeypatch.setattr(embed, "PIXELS", pixels - 1)
     assert not torch.allclose(head_of(pool, kept=True), every)
 
 
-@pytest.mark.parametrize("most", [linear_probe.MOST, 10])
+@pytest.mark.parametrize("most", [embed.MOST, 10])
 def test_the_surest_labels_of_neighbours_are_told(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Each beside its own image, whichever part it is in; the mean weight is 1."""
     (pool,) = tiny.problem().labelled
     images, net = pool.parts[0], networks.build("wrn-tiny", 3)
-    monkeypatch.setattr(linear_probe, "MOST", most)
-    monkeypatch.setattr(linear_probe, "PIXELS", 0)
+    monkeypatch.setattr(embed, "MOST", most)
+    monkeypatch.setattr(embed, "PIXELS", 0)
     every = -(-30 // most)
     looked_at = np.concatenate([np.arange(0, 12, every), np.arange(12, 30, every)])
     said: list[Tensor] = []
 
-    def guess(pools: object, x_tu: Tensor, classifier: object) -> Tensor:
+    def guess(pools: object, x_tu: Tensor) -> Tensor:
         said.append(torch.rand(len(x_tu), 3, generator=torch.Generator().manual_seed(1)).softmax(1))
         return said[-1]
 
     monkeypatch.setattr(propagate, "guess", guess)
-    sure = linear_probe.start_head(net, [pool], Unlabelled((images[:12], images[12:])), tiny.CPU, kept=True)
+    sure = stages.first_head(net, [pool], Unlabelled((images[:12], images[12:])), tiny.CPU, kept=True)
     assert sure is not None
     expected = np.zeros((30, 3))
     expected[looked_at] = propagate.surest(said[0])
     np.testing.assert_allclose(sure, expected * 30 / expected.sum(), rtol=1e-5)
-    assert linear_probe.start_head(net, [pool], None, tiny.CPU) is None
+    assert stages.first_head(net, [pool], None, tiny.CPU) is None
 
 
 def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:
@@ -164,10 +163,10 @@ def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: boo
         raise AssertionError("a kernel would run")
 
     net, (pool,) = networks.build("efficientnet-lite0", 3), tiny.problem().labelled
-    monkeypatch.setattr(linear_probe, "BATCHES", 2)
+    monkeypatch.setattr(embed, "BATCHES", 2)
     monkeypatch.setattr(fused_norm, "norm_runs_on", refuse)
     monkeypatch.setattr(fused_depthwise, "runs_on", refuse)
-    linear_probe.start_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)
     with pytest.raises(AssertionError, match="a kernel would run"):  # afterwards they are used again
         net(torch.zeros(2, 3, 32, 32))
 
@@ -179,13 +178,13 @@ def test_features_of_a_network_that_learned_alone_are_uncorrelated(
     problem = tiny.problem()
     seen: list[Tensor] = []
 
-    def guess(pools: list[tuple[Tensor, Tensor]], x_tu: Tensor, classifier: object) -> Tensor:
+    def guess(pools: list[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
         seen.extend([pools[0][0], x_tu])
         return torch.full((len(x_tu), 3), 1 / 3)
 
     monkeypatch.setattr(propagate, "guess", guess)
     torch.manual_seed(0)
-    linear_probe.start_head(networks.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, tiny.CPU, alone=alone)
+    stages.first_head(networks.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, tiny.CPU, pretrained=alone)
     covariance = torch.cov(seen[1].T).abs()
     apart = float((covariance - covariance.diag().diag()).max() / covariance.max())
     assert apart < 1e-4 if alone else apart > 0.1

@@ -47,7 +47,7 @@ def result(out: Path) -> dict[str, Any]:
         ({"labels_per_class": 2}, "labels_per_class was 0 and is 2 now"),
         ({"source": arrays(30, 5)}, "source: tuple holds other images or labels now"),
         ({"target": TARGET[1:]}, "target: ndarray holds other images or labels now"),
-        ({"target_labels": arrays(3)}, "target_labels was not given and is tuple now"),
+        ({"target_labels": arrays(3)}, "target_labels was none and is tuple now"),
         ({"options": {"align": "none"}}, "options was none and is {'align': 'none'} now"),
         ({"images": 4}, "images was 8 and is 4 now"),
         ({"size": 12}, "size was 8 and is 12 now"),  # of which the images' digests are others, too
@@ -152,7 +152,7 @@ def test_a_finished_run_is_prolonged_from_its_model(
     assert where == out / "earlier"
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(loaded, weights(first), strict=True))
     longer = fit(out, images=16)  # resumed, not begun again
-    assert longer.history["run"]["weights"] == f"{resume.FROM}{result(out / 'earlier')['id']}"
+    assert longer.history["run"]["continues"] == result(out / "earlier")["id"]
     assert result(out)["run"]["recipe"]["images"] == 16
     assert adamatch.load(out / "earlier").history["run"]["recipe"]["images"] == 8
     files = (out / "result.json").read_bytes()
@@ -171,7 +171,7 @@ def test_a_run_that_began_without_labels_is_prolonged_too(tmp_path: Path) -> Non
     assert first.recipe.contrastive == first.recipe.images
     assert resume.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, contrastive=16)))
     longer = fit(tmp_path / "run", **few, images=16).history["run"]
-    assert longer["weights"].startswith(resume.FROM)
+    assert longer["continues"] == result(tmp_path / "run" / "earlier")["id"]
 
 
 def test_an_interrupted_run_is_not_prolonged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

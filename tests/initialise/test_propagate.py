@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from adamatch.initialise import propagate
-from adamatch.initialise.linear_probe import classifier
 
 
 def dense(x: Tensor) -> np.ndarray:
@@ -61,14 +60,14 @@ def clusters(counts: list[int], shift: float, seed: int = 0) -> tuple[Tensor, Te
 @given(st.floats(-30, 30), st.integers(0, 100))
 def test_clusters_keep_their_names_wherever_the_target_was_moved_to(shift: float, seed: int) -> None:
     (x, y), (x_tu, y_tu) = clusters([50, 50, 50], 0, seed), clusters([60, 60, 60], shift, seed + 1)
-    found = propagate.guess([(x, one_hot(y).float())], x_tu, classifier)
+    found = propagate.guess([(x, one_hot(y).float())], x_tu)
     torch.testing.assert_close(found.sum(1), torch.ones(180))
     assert (found.argmax(1) == y_tu).float().mean() > 0.95
 
 
 def test_a_frequent_class_does_not_swallow_rare_ones() -> None:
     (x, y), (x_tu, y_tu) = clusters([300, 15, 15], 0), clusters([20, 60, 60], 3, seed=1)
-    found = propagate.guess([(x, one_hot(y).float())], x_tu, classifier)
+    found = propagate.guess([(x, one_hot(y).float())], x_tu)
     assert (found.argmax(1) == y_tu).float().mean() > 0.9
 
 
@@ -76,12 +75,12 @@ def test_of_few_labelled_images_mean_and_variance_are_those_of_the_target() -> N
     (x, y), (x_tu, y_tu) = clusters([2, 2, 2], 5), clusters([60, 60, 60], 5, seed=1)
     few = (x[y != 2], one_hot(y)[y != 2].float())  # whose own mean is not that of all classes
     third = (x[y == 2], one_hot(y)[y == 2].float())
-    assert (propagate.guess([few, third], x_tu, classifier).argmax(1) == y_tu).float().mean() > 0.95
+    assert (propagate.guess([few, third], x_tu).argmax(1) == y_tu).float().mean() > 0.95
 
 
 def test_a_class_without_any_label_is_never_guessed() -> None:
     (x, y), (x_tu, _) = clusters([60, 60], 0), clusters([30, 30, 30], 0, seed=1)
-    found = propagate.guess([(x, one_hot(y, 4).float())], x_tu, classifier)
+    found = propagate.guess([(x, one_hot(y, 4).float())], x_tu)
     torch.testing.assert_close(found.sum(1), torch.ones(90))
     assert not found[:, 2:].any()
 
@@ -107,8 +106,8 @@ def test_what_many_features_have_in_common_counts_once() -> None:
     nothing, tells = rng.normal(size=(300, 1)), 2.0 * y[:, None] - 1 + 0.2 * rng.normal(size=(300, 1))
     x = torch.from_numpy(np.concatenate([np.repeat(nothing, 30, 1), tells, np.full((300, 1), 20.0)], 1)).float()
     few, labels = x[[0, 150]], torch.eye(2)
-    plain = propagate.guess([(few, labels)], x, classifier).argmax(1).numpy()
+    plain = propagate.guess([(few, labels)], x).argmax(1).numpy()
     apart, turned = (propagate.uncorrelated(each, x) for each in (few, x))
-    found = propagate.guess([(apart, labels)], turned, classifier).argmax(1).numpy()
+    found = propagate.guess([(apart, labels)], turned).argmax(1).numpy()
     assert (plain == y).mean() < 0.8
     assert (found == y).mean() > 0.9

@@ -83,7 +83,7 @@ def begun(folder: Path, seed: int = 0, images: int = 400, seconds: float = 30.0)
         tiny.a_run(contrastive=images, seed=seed),
         Execution(tiny.CPU, quiet=True, seconds_per_checkpoint=seconds),
     )
-    simclr.begin(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
+    simclr.pretrain(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
     return net
 
 

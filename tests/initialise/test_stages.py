@@ -12,9 +12,9 @@ from train import tiny
 from adamatch import networks
 from adamatch.base.errors import InputError, Interruption
 from adamatch.initialise import propagate, simclr, stages
-from adamatch.initialise.stages import Beginning
+from adamatch.initialise.stages import initialise
 from adamatch.train import checkpoint
-from adamatch.train.batches import Supply, method_of
+from adamatch.train.batches import Batches, method_of
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.step import Step
@@ -27,14 +27,14 @@ def begin(folder: Path, *, unlabelled: bool = True, **changes: Any) -> tuple[Any
     run = tiny.a_run(**{**WANTED, **changes})
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
-    made = Beginning(run, RunFolder(folder), Execution(tiny.CPU, quiet=True))
-    return net, made(net, tiny.problem(run.task, labels=2), new_head=False, unlabelled=unlabelled)
+    problem, execution = tiny.problem(run.task, labels=2), Execution(tiny.CPU, quiet=True)
+    return net, initialise(net, problem, run, RunFolder(folder), execution, new_head=False, unlabelled=unlabelled)
 
 
 def test_the_network_is_read_where_it_is_there(tmp_path: Path) -> None:
     first, problem = begin(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [stages.FILE]
-    with mock.patch.object(simclr, "begin", side_effect=AssertionError("again")):
+    with mock.patch.object(simclr, "pretrain", side_effect=AssertionError("again")):
         second, again = begin(tmp_path)
     assert tiny.same(first.state_dict(), second.state_dict())
     assert np.array_equal(problem.guesses, again.guesses)
@@ -50,7 +50,7 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: bytes | None) -> 
 
 def test_a_finished_run_that_is_prolonged_goes_on_with_its_model(tmp_path: Path) -> None:
     tiny.solve(tiny.a_run(**WANTED), tmp_path)
-    with mock.patch.object(simclr, "begin", side_effect=AssertionError("again")):
+    with mock.patch.object(simclr, "pretrain", side_effect=AssertionError("again")):
         tiny.solve(tiny.a_run(**WANTED, images=2 * tiny.RECIPE.images), tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_guesses_come_with_their_own_images(tmp_path: Path) -> None:
     net, problem = begin(tmp_path)
     run = tiny.a_run(**WANTED)
     step = Step(net, method_of(run, problem, net), run.recipe, tiny.CPU, pytest.fail)
-    inputs = Supply(run, problem, step, Execution(tiny.CPU)).next(0)
+    inputs = Batches(run, problem, step, Execution(tiny.CPU)).next(0)
     whole = torch.from_numpy(np.concatenate(problem.unlabelled.parts)).permute(0, 3, 1, 2)
     for image, guess in zip(inputs.x_tu, inputs.y_tu_first, strict=True):
         row = int((whole == image).flatten(1).all(1).nonzero().item())
