@@ -47,7 +47,7 @@ def training(
     built = methods.build(method, classes=CLASSES, net=net, recipe=run.recipe, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    supply = Batches(run, problem(size), step, Execution(machine))
+    batches = Batches(run, problem(size), step, Execution(machine))
 
     def go(count: int) -> float:
         _wait(machine)
