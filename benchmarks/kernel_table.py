@@ -31,7 +31,7 @@ from step import training
 from torch import Tensor
 from torch.nn.functional import pad
 
-from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, runtime
+from adamatch.kernels import conv_ops, depthwise_ops, norm_ops, runtime
 from adamatch.networks import norm
 from adamatch.networks.conv import same_conv2d
 from adamatch.networks.norm import BatchNorm
@@ -119,7 +119,7 @@ def without_norm(forward: Function, backward: Function) -> list[Any]:
             return *backward(dy.contiguous(memory_format=LAST), *ctx.saved_tensors, *ctx.settings), *[None] * 5
 
     apply: Any = Norm.apply
-    return [patch.object(fused_norm, "norm_act", lambda *given: (*apply(*given), None)), *SUMS_APART]
+    return [patch.object(norm_ops, "norm_act", lambda *given: (*apply(*given), None)), *SUMS_APART]
 
 
 def norm_grad(dy: Tensor, *rest: Any) -> Any:
@@ -176,17 +176,17 @@ def off(module: Any, name: str) -> list[Any]:
 
 
 def depthwise(*parts: Function) -> list[Any]:
-    return [patch.object(fused_depthwise, "depthwise", convolution(*parts))]
+    return [patch.object(depthwise_ops, "depthwise", convolution(*parts))]
 
 
 SUMS_APART = [patch.object(BatchNorm, "add", sum_then_norm)]
 NORM_OFF, CONV_OFF, DEPTHWISE_OFF = (
-    off(fused_norm, "norm_runs_on"), off(fused_conv, "runs_on"), off(fused_depthwise, "runs_on"),
+    off(norm_ops, "norm_runs_on"), off(conv_ops, "runs_on"), off(depthwise_ops, "runs_on"),
 )  # fmt: skip
 NORMS: Variants = {
     "norm: all": NORM_OFF,
     "norm: sum of two branches": SUMS_APART,
-    "norm: activation": [patch.object(fused_norm, "norm_act", norm_then_activation)],
+    "norm: activation": [patch.object(norm_ops, "norm_act", norm_then_activation)],
 }
 PARTS: Variants = {  # in eager steps, where nothing fuses their plain ways, they tell nothing
     "norm: forward and sums": without_norm(plain_norm, norm_grad),

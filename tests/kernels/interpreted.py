@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adamatch.kernels import fused_conv, fused_depthwise, fused_norm, runtime
+from adamatch.kernels import conv_ops, depthwise_ops, norm_ops, runtime
 
 triton = pytest.importorskip("triton", reason="Triton is not installed: plain PyTorch runs instead")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -34,9 +34,9 @@ def interpret(patch: pytest.MonkeyPatch) -> None:
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     if isinstance(triton.language.sum, triton.JITFunction):  # Triton's own, defined before the setting above
         patch.setattr(triton.language, "sum", interpreter.InterpretedFunction(triton.language.sum.fn))
-    patch.setattr(fused_norm, "norm_kernels", interpreted("norm_kernels"))
-    patch.setattr(fused_conv, "conv_kernels", interpreted("conv_kernels"))
-    patch.setattr(fused_depthwise, "depthwise_kernels", interpreted("depthwise_kernels"))
+    patch.setattr(norm_ops, "norm_kernels", interpreted("norm_kernels"))
+    patch.setattr(conv_ops, "conv_kernels", interpreted("conv_kernels"))
+    patch.setattr(depthwise_ops, "depthwise_kernels", interpreted("depthwise_kernels"))
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

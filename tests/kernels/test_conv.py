@@ -5,7 +5,7 @@ import torch
 from kernels.interpreted import NARROW, agree, images
 from torch.nn.functional import conv2d
 
-from adamatch.kernels import fused_conv
+from adamatch.kernels import conv_ops
 from adamatch.networks.conv import Conv
 
 
@@ -16,7 +16,7 @@ from adamatch.networks.conv import Conv
 def test_conv3x3_and_its_gradients(n: int, ci: int, co: int, h: int, w: int, memory: torch.memory_format) -> None:
     inputs = [images(n, ci, h, w, dtype=NARROW), images(co, ci, 3, 3, dtype=NARROW).contiguous(memory_format=memory)]
     seeds = [images(n, co, h, w, dtype=NARROW)]
-    agree(lambda x, k: (fused_conv.conv3x3(x, k),), lambda x, k: (conv2d(x, k, padding=1),), inputs, seeds, 1e-2)
+    agree(lambda x, k: (conv_ops.conv3x3(x, k),), lambda x, k: (conv2d(x, k, padding=1),), inputs, seeds, 1e-2)
 
 
 def test_operators_are_well_formed() -> None:
@@ -28,4 +28,4 @@ def test_operators_are_well_formed() -> None:
 def test_the_cpu_takes_pytorchs() -> None:
     x, conv = torch.randn(2, 32, 8, 8).contiguous(memory_format=torch.channels_last), Conv(32, 32, 3)
     torch.testing.assert_close(conv(x), conv2d(x, conv.weight, padding=1))
-    assert not fused_conv.runs_on(x.to(NARROW), conv.weight)
+    assert not conv_ops.runs_on(x.to(NARROW), conv.weight)

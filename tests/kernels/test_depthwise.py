@@ -8,10 +8,10 @@ from kernels.interpreted import DEVICE, agree, error, gradients, images
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from adamatch.kernels import fused_depthwise
+from adamatch.kernels import depthwise_ops
 from adamatch.networks.conv import Depthwise, same_padding
 
-OURS: Any = fused_depthwise
+OURS: Any = depthwise_ops
 Case = tuple[int, int, int, int, int, int]
 CASES = [  # images, channels, height, width, side of the kernel, stride
     (1, 32, 9, 7, 3, 1),
@@ -72,19 +72,19 @@ def test_operators_are_well_formed() -> None:
 @pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (5, 2)])
 def test_the_layer_takes_the_kernels_where_they_run(size: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, conv = images(2, 16, 8, 7), Depthwise(16, size, stride=stride).to(DEVICE)
-    assert fused_depthwise.runs_on(x, conv.weight, stride) == (DEVICE == "cuda")
+    assert depthwise_ops.runs_on(x, conv.weight, stride) == (DEVICE == "cuda")
     conv.fused = False
     twin = conv(x)
     torch.testing.assert_close(twin, plain(x, conv.weight, stride))
     conv.fused = True
     calls: list[int] = []
-    depthwise = fused_depthwise.depthwise
+    depthwise = depthwise_ops.depthwise
 
     def counted(*given: Any) -> Any:
         calls.append(1)
         return depthwise(*given)
 
-    monkeypatch.setattr(fused_depthwise, "runs_on", lambda *given: True)
-    monkeypatch.setattr(fused_depthwise, "depthwise", counted)
+    monkeypatch.setattr(depthwise_ops, "runs_on", lambda *given: True)
+    monkeypatch.setattr(depthwise_ops, "depthwise", counted)
     torch.testing.assert_close(conv(x), twin, rtol=1e-5, atol=1e-5)
     assert calls == [1]

@@ -9,7 +9,7 @@ from kernels.interpreted import DEVICE, agree, error, gradients, images
 from torch import Tensor
 from torch.nn.functional import batch_norm, relu6
 
-from adamatch.kernels import fused_norm
+from adamatch.kernels import norm_ops
 from adamatch.kernels.norm_kernels import Plan, columns
 from adamatch.networks import norm
 from adamatch.networks.norm import BatchNorm
@@ -120,7 +120,7 @@ def test_a_layer_computes_and_records_the_same_with_kernels(added: bool, monkeyp
         calls.append(groups)
         return True
 
-    monkeypatch.setattr(fused_norm, "norm_runs_on", noted)
+    monkeypatch.setattr(norm_ops, "norm_runs_on", noted)
     outputs: list[Any] = []
     for each in (layer, twin):
         outputs.append(each.add(x, other, (2, 3)) if added else each(x, groups=(2, 3)))
@@ -146,4 +146,4 @@ def test_operators_are_well_formed() -> None:
 
 
 def test_a_cpu_has_no_kernels() -> None:
-    assert not fused_norm.norm_runs_on(torch.randn(2, 32, 8, 8).contiguous(memory_format=torch.channels_last), (2,))
+    assert not norm_ops.norm_runs_on(torch.randn(2, 32, 8, 8).contiguous(memory_format=torch.channels_last), (2,))

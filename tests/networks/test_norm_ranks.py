@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from train import several
 
 from adamatch.base import ranks
-from adamatch.kernels import fused_norm
-from adamatch.kernels.fused_norm import of_all_ranks, record
+from adamatch.kernels import norm_ops
+from adamatch.kernels.norm_ops import of_all_ranks, record
 from adamatch.networks import norm
 from adamatch.networks.norm import BatchNorm, has_foreign_batch_norm
 from adamatch.train import distributed
@@ -81,7 +81,7 @@ def by_kernels(part: float | None, x: Tensor, weight: Tensor, bias: Tensor, mean
     """Of x, or of a sum of two parts of it."""
     branch = None if part is None else part * x
     x = x if part is None else (1 - part) * x
-    y, stats, _ = fused_norm.norm_act(x, weight, bias, list(groups), eps, slope, shared, branch=branch)
+    y, stats, _ = norm_ops.norm_act(x, weight, bias, list(groups), eps, slope, shared, branch=branch)
     record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], mean, var, momentum, shared)
     return y  # type: ignore[no-any-return]
 

@@ -5,7 +5,7 @@ import math
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from adamatch.kernels import fused_conv, fused_depthwise
+from adamatch.kernels import conv_ops, depthwise_ops
 from adamatch.networks import on_cpu
 
 
@@ -15,8 +15,8 @@ class Conv(nn.Conv2d):
         self.fused = True
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and fused_conv.runs_on(x, self.weight):
-            return fused_conv.conv3x3(x, self.weight.to(x.dtype))  # type: ignore[no-any-return]
+        if self.fused and self.kernel_size == (3, 3) and self.stride == (1, 1) and conv_ops.runs_on(x, self.weight):
+            return conv_ops.conv3x3(x, self.weight.to(x.dtype))  # type: ignore[no-any-return]
         if self.fused and self.kernel_size == (1, 1) and self.stride == (1, 1) and on_cpu.trains(x, self.weight):
             return on_cpu.pointwise(x, self.weight)
         return super().forward(x)
@@ -42,8 +42,8 @@ class Depthwise(Strided):
     def forward(self, x: Tensor) -> Tensor:
         size, stride = self.kernel_size[0], self.stride[0]
         vertical, horizontal = (same_padding(side, size, stride) for side in x.shape[2:])
-        if self.fused and fused_depthwise.runs_on(x, self.weight, stride):
-            return fused_depthwise.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])  # type: ignore[no-any-return]
+        if self.fused and depthwise_ops.runs_on(x, self.weight, stride):
+            return depthwise_ops.depthwise(x, self.weight, stride, [vertical[0], horizontal[0]])  # type: ignore[no-any-return]
         if self.fused and on_cpu.trains(x, self.weight):
             return on_cpu.depthwise(x, self.weight, stride, vertical, horizontal)
         return super().forward(x)

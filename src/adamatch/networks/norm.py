@@ -8,8 +8,8 @@ from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch.base import ranks
-from adamatch.kernels import fused_norm
-from adamatch.kernels.fused_norm import of_all_ranks, record
+from adamatch.kernels import norm_ops
+from adamatch.kernels.norm_ops import of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -56,11 +56,11 @@ class BatchNorm(nn.BatchNorm2d):
     def _runs(self, groups: tuple[int, ...], x: Tensor, *others: Tensor) -> bool:
         """Whether kernels can take all of these."""
         alike = all((each.shape, each.dtype) == (x.shape, x.dtype) for each in others)
-        return self.training and self.fused and alike and all(fused_norm.norm_runs_on(e, groups) for e in (x, *others))
+        return self.training and self.fused and alike and all(norm_ops.norm_runs_on(e, groups) for e in (x, *others))
 
     def _run(self, groups: tuple[int, ...], x: Tensor, **added: Tensor) -> tuple[Tensor, Tensor]:
         settings = (self.eps, self.slope, self._over_ranks(), self.ceiling)
-        y, stats, total = fused_norm.norm_act(x, self.weight, self.bias, list(groups), *settings, **added)
+        y, stats, total = norm_ops.norm_act(x, self.weight, self.bias, list(groups), *settings, **added)
         pixels = groups[-1] * x.shape[2] * x.shape[3]
         record(stats.detach(), pixels, *self._running(), self.momentum or 0.0, self._over_ranks())
         return y, total
