@@ -104,7 +104,7 @@ def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path)
     for classes in (3, 5):
         weights = tmp_path / f"{classes}.safetensors"
         save_file(networks.build("wrn-tiny", classes).state_dict(), weights)
-        run = tiny.a_run(weights=str(weights), fitted_head=True, lr=0.0)
+        run = tiny.a_run(weights=str(weights), linear_probe_init=True, lr=0.0)
         found = tiny.solve(run, tmp_path / str(classes)).net.state_dict()["head.weight"]
         expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, problem.unlabelled)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
@@ -149,7 +149,7 @@ def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:
     (pool,) = problem.labelled
     weights = tmp_path / "5.safetensors"
     save_file(networks.build("wrn-tiny", 5).state_dict(), weights)
-    run = tiny.a_run(method="supervised", weights=str(weights), fitted_head=True, lr=0.0)
+    run = tiny.a_run(method="supervised", weights=str(weights), linear_probe_init=True, lr=0.0)
     found = tiny.solve(run, tmp_path / "alone").net.state_dict()["head.weight"]
     torch.testing.assert_close(found, head_of(pool, weights), rtol=1e-3, atol=1e-4)
     assert not torch.allclose(found, head_of(pool, weights, problem.unlabelled), rtol=1e-2)

@@ -80,7 +80,7 @@ def begun(folder: Path, seed: int = 0, images: int = 400, seconds: float = 30.0)
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
     run, how = (
-        tiny.a_run(contrastive=images, seed=seed),
+        tiny.a_run(simclr_images=images, seed=seed),
         Execution(tiny.CPU, quiet=True, seconds_per_checkpoint=seconds),
     )
     simclr.pretrain(net, tiny.problem().unlabelled, run, RunFolder(folder), how)

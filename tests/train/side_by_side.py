@@ -33,13 +33,13 @@ RECIPE: dict[str, Any] = {
     "uratio": 2,
     "lr": 0.05,
     "weight_decay": 0.02,
-    "average": 0.8,
+    "ema_decay": 0.8,
     "strong": "cta",
     "mirror": True,
     "tau": 0.9,
 }
 METHODS: dict[str, dict[str, Any]] = {
-    "adamatch": {"release": True},
+    "adamatch": {"fade_out": True},
     "fixmatch+": {"method": "fixmatch+"},
     "mcd": {"method": "mcd"},
     "noisystudent": {"method": "noisystudent"},
@@ -52,7 +52,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "ssda": {"task": "ssda", "labels": 1, "seed": 3},
 }
 MORE: dict[str, dict[str, Any]] = {  # what has no case among these
-    "adamatch uda, as printed": {"release": False, "strong": "cutout", "mirror": False, "seed": 2},
+    "adamatch uda, as printed": {"fade_out": False, "strong": "cutout", "mirror": False, "seed": 2},
     "adamatch ssda, few": {"task": "ssda", "labels": 1, "repeat": False},
     "noisystudent ssda, cutout": {
         "method": "noisystudent",
@@ -178,11 +178,11 @@ def settings(run: Run) -> Settings:
         lr_end=recipe.lr_end,
         momentum=recipe.momentum,
         weight_decay=recipe.weight_decay,
-        average=recipe.average,
+        average=recipe.ema_decay,
         tau=recipe.tau,
         strong=recipe.strong,
         mirror=recipe.mirror,
-        release=recipe.release,
+        release=recipe.fade_out,
         seed=run.seed,
     )
 

@@ -21,7 +21,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "noisystudent": {"method": "noisystudent", "tau": 0.45},
     "baseline_bn": {"method": "baseline_bn"},
     "supervised": {"method": "supervised"},
-    "begun": {"contrastive": 32, "batch": 4, "images": 24},
+    "begun": {"simclr_images": 32, "batch": 4, "images": 24},
     "ablated": {"options": {"align": "labels", "interpolate": False}},
 }
 TASKS: dict[str, dict[str, Any]] = {
@@ -159,7 +159,7 @@ def statistics_of_their_own(folder: Path) -> None:
         ends = []
         for name, changes, net in (
             ("foreign", {}, Foreign()),
-            ("per rank", {"statistics": "rank"}, None),
+            ("per rank", {"batch_norm": "rank"}, None),
             ("global", {}, None),
         ):
             model = tiny.solve(several.a_run(**changes), folder / name, net=net)
@@ -187,7 +187,7 @@ def test_ranks_whose_clocks_differ_do_not_wait_for_each_other(tmp_path: Path) ->
 
 
 def test_statistics_per_rank_are_of_no_matter_alone(tmp_path: Path, alone: Path) -> None:
-    run = replace(CASES["adamatch uda"], recipe=replace(CASES["adamatch uda"].recipe, statistics="rank"))
+    run = replace(CASES["adamatch uda"], recipe=replace(CASES["adamatch uda"].recipe, batch_norm="rank"))
     assert run.id != CASES["adamatch uda"].id
     several.do({"adamatch uda": run}, tmp_path)
     several.assert_equal(several.state(tmp_path / "adamatch uda"), several.state(alone / "adamatch uda"), 0)

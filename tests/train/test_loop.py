@@ -83,7 +83,7 @@ def test_a_small_pool_fills_a_batch_or_gives_each_image_once(
     ],
 )
 def test_a_small_pool_is_spread_but_no_thinner_than_classes(images: int, spread: int, count: int) -> None:
-    told = replace(tiny.RECIPE, batch=64, spread=spread)
+    told = replace(tiny.RECIPE, batch=64, target_label_steps=spread)
     pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
     assert batches.labelled_counts(replace(told, repeat=False), pools, 10) == [64, count]
     assert batches.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
@@ -95,11 +95,14 @@ def test_ranks_share_no_fewer_than_classes_where_there_are_more(
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
     pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
-    assert batches.labelled_counts(replace(tiny.RECIPE, batch=64, repeat=False, spread=5), pools, 10) == [64, count]
+    assert batches.labelled_counts(replace(tiny.RECIPE, batch=64, repeat=False, target_label_steps=5), pools, 10) == [
+        64,
+        count,
+    ]
 
 
 def test_a_run_stops_where_it_is_told(tmp_path: Path) -> None:
-    tiny.solve(tiny.a_run(stop=4 * 6), tmp_path / "run")
+    tiny.solve(tiny.a_run(stop_after=4 * 6), tmp_path / "run")
     assert [row["step"] for row in tiny.rows(tmp_path / "run")][-1] == 6
     tiny.solve(tiny.a_run(images=4 * 6), tmp_path / "short")
     first, second = tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "short")

@@ -33,13 +33,20 @@ class Bank:
 
     def __init__(self, net: Upper, run: Run, execution: Execution) -> None:
         recipe, device = run.recipe, execution.machine.device
-        self.count, self.size, self.seed, self.device = recipe.views, recipe.size, run.seed, device
+        self.count, self.size, self.seed, self.device = recipe.cached_views, recipe.size, run.seed, device
         self.made = execution.maps
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.bar = bar_before(execution.quiet)
         weights = b"".join(each.cpu().numpy().tobytes() for each in self.lower.state_dict().values())
-        self.how = (hashlib.sha256(weights).digest(), recipe.views, recipe.size, recipe.strong, recipe.mirror, run.seed)
+        self.how = (
+            hashlib.sha256(weights).digest(),
+            recipe.cached_views,
+            recipe.size,
+            recipe.strong,
+            recipe.mirror,
+            run.seed,
+        )
 
     def __call__(self, problem: Problem, *, unlabelled: bool = True) -> Problem:
         """`unlabelled` says whether unlabelled images are trained on; else they are needed as they are, for evaluations."""

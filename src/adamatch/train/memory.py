@@ -58,7 +58,7 @@ def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machi
     try:
         with torch.random.fork_rng(devices=[]):
             bare, its = _bare(net).train(), _bare(method)
-            if recipe.statistics == "kept":
+            if recipe.batch_norm == "kept":
                 keep_statistics(bare)
             kept = max(_kept(bare, its, phase, batch) for phase in range(len(method.phases)))
     except Exception:  # whatever somebody else's module may raise
