@@ -13,7 +13,7 @@ PACKAGE = Path(adamatch.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 # A part may import the parts before it, and itself.
 ORDER = (
-    *("base", "images", "datasets", "config", "kernels", "networks", "augment", "methods", "train", "initialise"),
+    *("base", "config", "images", "datasets", "kernels", "networks", "augment", "methods", "train", "initialise"),
     *("evaluate", "verdict", "predictions", "export", "report", "model", "experiment", "twin", "finalise", "plan"),
     *("fit", "demo", "grid", "cli", "adamatch", "__main__"),
 )
