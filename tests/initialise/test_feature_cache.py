@@ -17,7 +17,7 @@ from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.initialise import feature_cache
-from adamatch.initialise.feature_cache import Bank
+from adamatch.initialise.feature_cache import FeatureCache
 from adamatch.model import Model
 from adamatch.networks.efficientnet_lite import EfficientNetLite
 from adamatch.networks.frozen import Upper
@@ -41,7 +41,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def banked(run: Run, net: EfficientNetLite, *, unlabelled: bool = True) -> Problem:
-    filled = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))
+    filled = FeatureCache(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))
     return filled(tiny.problem(), unlabelled=unlabelled)
 
 
@@ -98,7 +98,7 @@ def test_every_pool_has_draws_of_its_own() -> None:
     net, run = network(), a_run()
     of_source = tiny.problem().labelled[0]
     same = replace(tiny.problem(), unlabelled=Unlabelled(of_source.parts))
-    found = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))(same)
+    found = FeatureCache(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))(same)
     labelled, unlabelled = found.labelled[0].parts[0], found.unlabelled.parts[0]
     assert np.array_equal(labelled[:, 0], unlabelled[:, 0])
     assert not np.array_equal(labelled[:, 2], unlabelled[:, 2])
@@ -118,13 +118,13 @@ def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.Monke
     net, execution, raw = network(), Execution(tiny.CPU, quiet=True), tiny.problem()
 
     def made(run: Run, problem: Problem = raw, *, unlabelled: bool = True) -> list[Any]:
-        found = Bank(Upper(net, run.recipe.frozen), run, execution)(problem, unlabelled=unlabelled)
+        found = FeatureCache(Upper(net, run.recipe.frozen), run, execution)(problem, unlabelled=unlabelled)
         return [found.labelled[0].parts[0], found.unlabelled.parts[0], found.tests["target"].images]
 
     alone = banked(a_run(), network(), unlabelled=False)
     first = made(a_run())
     with monkeypatch.context() as patch:
-        patch.setattr(Bank, "_views_of", None)  # no view is made
+        patch.setattr(FeatureCache, "_views_of", None)  # no view is made
         again, twin = made(a_run()), made(a_run(), unlabelled=False)
     for mine, its in zip(first, again, strict=True):
         assert np.shares_memory(mine, its)

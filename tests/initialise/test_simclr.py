@@ -64,7 +64,7 @@ def test_crops_never_leave_the_image(seed: int) -> None:
     found = simclr.view(across, u)[:, 0, 0]
     assert (found.diff() >= -1e-6).all()  # nothing is mirrored at an edge
     spans = (found[:, -1] - found[:, 0]) / 2
-    assert (spans >= math.sqrt(simclr.LEAST) - 0.12).all()
+    assert (spans >= math.sqrt(simclr.SMALLEST) - 0.12).all()
     assert (spans <= 1 + 1e-6).all()
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from adamatch.config.recipe import Recipe
 from adamatch.kernels import norm_kernels
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
-from adamatch.plan import PRETRAINED
+from adamatch.config.presets import PRETRAINED
 from adamatch.train import precompile
 
 RECIPE = Recipe(network="efficientnet-lite0", size=32, **{**PRETRAINED, "batch": 2})

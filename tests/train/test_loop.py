@@ -21,7 +21,7 @@ from adamatch.base import ranks
 from adamatch.base.errors import InputError
 from adamatch.images.tasks import Labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
-from adamatch.train import batches, checkpoint, loop, speed, stopping
+from adamatch.train import batches, checkpoint, execution, loop, speed
 from adamatch.train.execution import Execution
 from adamatch.train.loop import History
 from adamatch.train.progress import ESTIMATE_AFTER, Progress
@@ -192,7 +192,7 @@ def test_the_averaged_network_is_what_is_evaluated_and_returned(tmp_path: Path) 
 
 def test_signals_are_given_back() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with stopping.signals() as noted:
+    with execution.stop_signals() as noted:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
         assert noted == [signal.SIGTERM, signal.SIGINT]

@@ -92,9 +92,9 @@ class Twice(nn.Module):
 
 
 def test_memory_that_tensors_share_is_counted_once() -> None:
-    batch = memory._batch(50, 0, (3, 8, 8), 3)
+    batch = memory._empty_batch(50, 0, (3, 8, 8), 3)
     once, twice = (
-        memory._kept(memory._bare(Twice(copied=each)), memory._bare(Supervised(3)), 0, batch) for each in (False, True)
+        memory._saved_bytes(memory._on_meta(Twice(copied=each)), memory._on_meta(Supervised(3)), 0, batch) for each in (False, True)
     )
     assert twice - once == 2 * 50 * 3 * 4  # both views' logits, float32
 

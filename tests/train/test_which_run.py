@@ -16,7 +16,7 @@ import adamatch
 from adamatch.base.errors import InputError, Interruption
 from adamatch.cli import app
 from adamatch.config.run import Run
-from adamatch.train import resume, run_folder, stopping
+from adamatch.train import loop, resume, run_folder
 from adamatch.train.speed import Captured
 
 SOURCE, TARGET, TEST = arrays(30), arrays(12, 1)[0], arrays(9, 2)
@@ -28,7 +28,7 @@ def fit(out: Path, **more: Any) -> adamatch.Model:
 
 def interrupt(out: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "agreed", lambda stopped, done, last: done == 1)
+        patch.setattr(loop, "stop_agreed", lambda stopped, done, last: done == 1)
         with pytest.raises(Interruption):
             fit(out, **more)
     assert not (out / "result.json").exists()
