@@ -17,7 +17,7 @@ from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.experiment import versions
-from adamatch.images.tasks import pose
+from adamatch.images.tasks import make_problem
 from adamatch.train import speed
 from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
@@ -28,7 +28,7 @@ CURVES = ("loss", "loss_source", "loss_target", "threshold", "mask")
 
 def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple[list[dict[str, float]], float]:
     """Means over `every` steps of what a step measures, and ms per step."""
-    problem = pose("uda", [rendered(5000, 32, 0)], handwritten("train", 32), {})
+    problem = make_problem("uda", [rendered(5000, 32, 0)], handwritten("train", 32), {})
     run = Run(benchmark="none", recipe=Recipe(network=network, size=32, images=steps * 64, weight_decay=5e-4))
     torch.manual_seed(0)
     net = networks.build(network, 10)

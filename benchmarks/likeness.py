@@ -14,7 +14,7 @@ import record
 import torch
 from torch import Tensor
 
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.initialise import domain_similarity, linear_probe, propagate
 from adamatch.networks.frozen import Whole
 from adamatch.plan import FROZEN_SIZE, LITE

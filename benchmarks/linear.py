@@ -17,7 +17,7 @@ import torch
 from photographs import DOMAINS, INSIDE
 from torch import Tensor
 
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.tasks import Labelled, Unlabelled, labelled
 from adamatch.initialise import linear_probe, propagate
 from adamatch.networks.norm import estimate_statistics

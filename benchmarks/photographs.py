@@ -36,10 +36,10 @@ from numpy.typing import NDArray
 
 import adamatch
 from adamatch.config import presets
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.store import Store
-from adamatch.images.tasks import choose
-from adamatch.images.user_data import OwnData
+from adamatch.images.tasks import choose_labelled
+from adamatch.images.user_data import UserData
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import eval_outputs
 
@@ -159,18 +159,18 @@ def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[s
     if not count:
         return {"source": labelled, "target": hidden}, everything, everything[:0]
     if wanted is labelled:
-        data = OwnData(wanted.size, quiet=True)
+        data = UserData(wanted.size, quiet=True)
         data.problem(wanted, None, None, None, count, seed)
         task = {"source": wanted, "target": wanted, "labels_per_class": count}
         return task, np.setdiff1d(everything, data.held_out), data.trained
-    few, _ = choose(np.asarray(wanted.labels), wanted.classes, count, seed)
+    few, _ = choose_labelled(np.asarray(wanted.labels), wanted.classes, count, seed)
     some = Store(wanted.images[few], np.asarray(wanted.labels)[few], wanted.classes)
     return {"source": labelled, "target": hidden, "target_labels": some}, everything, few
 
 
 def held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | None, seed: int) -> Any:
     """Of the held-out source images that a run was evaluated on."""
-    problem = OwnData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
+    problem = UserData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
     held = np.asarray(problem.tests["source"].labels)
     return held[eval_outputs.sampled_rows(len(held))]
 

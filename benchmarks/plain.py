@@ -19,7 +19,7 @@ from adamatch.augment.ops import OPS
 from adamatch.config.recipe import Recipe
 from adamatch.evaluate import Evaluation
 from adamatch.images.tasks import Problem
-from adamatch.kernels import fused_norm
+from adamatch.kernels import runtime
 from adamatch.methods import AdaMatch
 from adamatch.methods.contract import Batch, Metrics
 from adamatch.networks import WeightAverage
@@ -149,7 +149,7 @@ class Plain:
         self.unlabelled = endless(DataLoader(target, batch * recipe.uratio, num_workers=workers, **common))
         self.net, self.device = net.to(device).train(), device
         net.takes_groups = False  # type: ignore[assignment]  # two forwards, as everybody writes them
-        fused_norm.use(net, False)
+        runtime.use(net, False)
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = 1 - recipe.average

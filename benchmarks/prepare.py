@@ -1,10 +1,10 @@
-"""Preparation of stores: speed against a plain Pillow loop, memory, time to the first batch, sampling from each tier.
+"""Preparation of stores: speed against a plain Pillow loop, memory, time to the first batch, sampling.
 
     python benchmarks/prepare.py [--out results.json] [--quick]
 
-Claims, checked in the same run (exit code 1 where one does not hold): at least 1.7 times a single-process Pillow loop that
-makes the same pixels, on two cores at 224 x 224; under 1.5 GiB for 100,000 images at 64 x 64; first batch of a prepared store
-in under 2 s.
+Claims, checked in the same run (exit code 1 where one does not hold): at least 1.7 times a single-process Pillow loop
+that makes the same pixels, on two cores at 224 x 224; under 1.5 GiB for 100,000 images at 64 x 64; first batch of a
+prepared store in under 2 s.
 """
 
 import argparse
@@ -12,13 +12,12 @@ import io
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -26,136 +25,83 @@ from typing import Any
 
 import numpy as np
 import PIL
+import torch
 from PIL import Image
 
 from adamatch.base.system import cores
 from adamatch.datasets.prepare import store_split
 from adamatch.datasets.source import Split, from_names
 from adamatch.images.decode import square
-from adamatch.images.store import Pixels, Store
+from adamatch.images.feed import Feed, Place
+from adamatch.images.store import Store
+from adamatch.images.tasks import Unlabelled
 
-GIB = 1 << 30
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def photographs(count: int, width: int, height: int) -> list[bytes]:
-    """JPEGs with the detail of photographs: noise at every scale."""
+def archive(path: Path, count: int, width: int, height: int) -> Split:
+    """A zip of `count` JPEGs with the detail of photographs (noise at every scale), of which 100 are different."""
     random = np.random.default_rng(0)
-    made = []
-    for _ in range(count):
+    names = [f"real/{i:06d}.jpg" for i in range(count)]
+    different = []
+    for _ in range(100):
         picture = np.zeros((height, width, 3))
         for scale in (4, 16, 64):
             coarse = random.integers(0, 256, (height // scale + 1, width // scale + 1, 3), dtype=np.uint8)
             picture += np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), float) / 3
         out = io.BytesIO()
         Image.fromarray(picture.astype(np.uint8)).save(out, "JPEG", quality=90)
-        made.append(out.getvalue())
-    return made
-
-
-def archive(path: Path, images: list[bytes], count: int) -> Split:
-    """A zip of `count` images, made of these over and over."""
-    names = [f"real/{i:06d}.jpg" for i in range(count)]
+        different.append(out.getvalue())
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
         for i, name in enumerate(names):
-            file.writestr(name, images[i % len(images)])
+            file.writestr(name, different[i % 100])
     return from_names(path, names, np.arange(count) % 345, tuple(map(str, range(345))))
 
 
-def bicubic(image: Image.Image, size: int) -> Pixels:
-    return np.asarray(image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC))
-
-
-def by_the_rule(image: Image.Image, size: int) -> Pixels:
-    return square(image.convert("RGB"), size)
-
-
-def plain_loop(path: Path, size: int, out: Path, resize: Callable[[Image.Image, int], Pixels]) -> float:
-    """What one writes by hand: one process, one image after the other; returns images/s."""
+def plain_loop(path: Path, size: int, out: Path, bicubic: bool) -> float:
+    """Images/s of what one writes by hand: one process, one image after the other."""
     start = time.perf_counter()
     with zipfile.ZipFile(path) as file:
         names = file.namelist()
         images = np.lib.format.open_memmap(out, "w+", np.uint8, (len(names), size, size, 3))
         for i, name in enumerate(names):
             with Image.open(io.BytesIO(file.read(name))) as image:
-                images[i] = resize(image, size)
+                rgb = image.convert("RGB")
+                images[i] = rgb.resize((size, size), Image.Resampling.BICUBIC) if bicubic else square(rgb, size)
         images.flush()
     return len(names) / (time.perf_counter() - start)
 
 
 def prepared(split: Split, size: int, out: Path) -> float:
+    """Images/s of the package."""
     start = time.perf_counter()
     for _ in store_split(lambda: split, out, size, info={}):
         pass
     return split.count / (time.perf_counter() - start)
 
 
-class Memory(threading.Thread):
-    """The most memory that this process and its children have at one moment (proportional share, so nothing counts twice)."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.peak, self.ended = 0, threading.Event()
-
-    def run(self) -> None:
-        while not self.ended.wait(0.1):
-            self.peak = max(self.peak, sum(map(share, family(os.getpid()))))
+def memory() -> int:
+    """Bytes that this process and its children have (proportional share, so nothing counts twice)."""
+    processes = [os.getpid(), *map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())]
+    rollups = (Path(f"/proc/{process}/smaps_rollup").read_text().splitlines() for process in processes)
+    return 1024 * sum(int(line.split()[1]) for lines in rollups for line in lines if line.startswith("Pss:"))
 
 
-def family(process: int) -> list[int]:
-    try:
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    except OSError:
-        return []
-    return [process, *(member for child in children for member in family(int(child)))]
+def feed(store: Store, place: Place = "auto") -> Feed:
+    data = Unlabelled((store.images,))
+    return Feed(data, batch=256, classes=len(store.classes), seed=0, device=DEVICE, place=place)
 
 
-def share(process: int) -> int:
-    try:
-        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    return 1024 * sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-
-
-FIRST = """
-import json, sys, time
-start = time.perf_counter()
-import torch
-from adamatch.images.feed import Feed
-from adamatch.images.store import Store
-from adamatch.images.tasks import Unlabelled
-imported = time.perf_counter()
-store = Store.open(sys.argv[1])
-device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-feed = Feed(Unlabelled((store.images,)), batch=256, classes=len(store.classes), seed=0, device=device)
-images, _ = feed.next()
-assert float(images.float().mean()) > 0
-print(json.dumps({"imports, s": imported - start, "first batch, s": time.perf_counter() - imported}))
-"""
-
-
-def sampling(store: Store, batches: int) -> dict[str, int]:
-    """Images/s of batches of 256 on the training device, from each place where images can wait."""
-    import torch
-
-    from adamatch.images.feed import Feed
-    from adamatch.images.tasks import Unlabelled
-
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda" if cuda else "cpu")
-    rates = {}
-    for place in ("device", "host", "disk") if cuda else ("host", "disk"):
-        feed = Feed(
-            Unlabelled((store.images,)), batch=256, classes=len(store.classes), seed=0, device=device, place=place
-        )
-        for _ in range(5):
-            feed.next()
-        start = time.perf_counter()
-        for _ in range(batches):
-            images, _ = feed.next()
-        float(images[0, 0, 0, 0])  # waits for the device
-        rates[f"{place} -> {device.type}"] = round(256 * batches / (time.perf_counter() - start))
-    return rates
+def sampling(store: Store, place: Place, batches: int) -> int:
+    """Images/s of batches of 256 on the training device, from one of the places where images can wait."""
+    images = feed(store, place)
+    for _ in range(5):
+        images.next()
+    start = time.perf_counter()
+    for _ in range(batches):
+        batch, _ = images.next()
+    float(batch[0, 0, 0, 0])  # waits for the device
+    return round(256 * batches / (time.perf_counter() - start))
 
 
 def main() -> int:
@@ -163,7 +109,7 @@ def main() -> int:
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--quick", action="store_true", help="a tenth of the images; the claims are not checked")
     options = arguments.parse_args()
-    share_of = 10 if options.quick else 1
+    part = 10 if options.quick else 1
     results: dict[str, Any] = {
         "command": " ".join(sys.argv),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -172,36 +118,38 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        large = archive(folder / "large.zip", photographs(100, 640, 480), 1500 // share_of)
-        plain, other, ours = [], [], []
-        for turn in range(3):  # in turns, so that another load on the machine hits all
-            plain.append(plain_loop(folder / "large.zip", 224, folder / "plain.npy", by_the_rule))
-            other.append(plain_loop(folder / "large.zip", 224, folder / "plain.npy", bicubic))
-            ours.append(prepared(large, 224, folder / f"large-{turn}"))
+        zipped, plain = folder / "large.zip", folder / "plain.npy"
+        large = archive(zipped, 1500 // part, 640, 480)
+        turns = [  # in turns, so that another load on the machine hits all
+            (plain_loop(zipped, 224, plain, False), plain_loop(zipped, 224, plain, True), prepared(large, 224, out))
+            for out in (folder / f"large-{turn}" for turn in range(3))
+        ]
         results["224"] = {
-            "plain loop, the same pixels, images/s": round(median(plain)),
-            "plain loop, Pillow's bicubic resize, images/s": round(median(other)),
-            "prepare, images/s": round(median(ours)),
-            "times": round(median(o / p for o, p in zip(ours, plain, strict=True)), 2),
-            "times bicubic": round(median(o / p for o, p in zip(ours, other, strict=True)), 2),
+            "plain loop, the same pixels, images/s": round(median(same for same, _, _ in turns)),
+            "plain loop, Pillow's bicubic resize, images/s": round(median(bicubic for _, bicubic, _ in turns)),
+            "prepare, images/s": round(median(ours for _, _, ours in turns)),
+            "times": round(median(ours / same for same, _, ours in turns), 2),
+            "times bicubic": round(median(ours / bicubic for _, bicubic, ours in turns), 2),
         }
-        small = archive(folder / "small.zip", photographs(500, 200, 150), 100_000 // share_of)
-        before = share(os.getpid())
-        memory = Memory()
-        memory.start()
-        rate = prepared(small, 64, folder / "small")
-        memory.ended.set()
-        results["64"] = {
-            "images": small.count,
-            "images/s": round(rate),
-            "peak GiB": round(memory.peak / GIB, 2),
-            "of which before the start": round(before / GIB, 2),
-        }
-        first = subprocess.run(
-            [sys.executable, "-c", FIRST, str(folder / "small")], capture_output=True, text=True, check=True
-        )
-        results |= {name: round(seconds, 2) for name, seconds in json.loads(first.stdout).items()}
-        results["sampling, images/s"] = sampling(Store.open(folder / "small"), 400 // share_of)
+        small = archive(folder / "small.zip", 100_000 // part, 200, 150)
+        seen, ended = [memory()], threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.1):
+                with suppress(OSError):  # a process that just ended
+                    seen.append(memory())
+
+        threading.Thread(target=watch, daemon=True).start()
+        rate = round(prepared(small, 64, folder / "small"))
+        ended.set()
+        gib = {"peak GiB": round(max(seen) / 2**30, 2), "of which before the start": round(seen[0] / 2**30, 2)}
+        results["64"] = {"images": small.count, "images/s": rate} | gib
+        start = time.perf_counter()
+        store = Store.open(folder / "small")
+        float(feed(store).next()[0].float().mean())
+        results["first batch, s"] = round(time.perf_counter() - start, 2)
+        places: list[Place] = ["host", "disk"] if DEVICE.type == "cpu" else ["device", "host", "disk"]
+        results["sampling, images/s"] = {f"{x} -> {DEVICE.type}": sampling(store, x, 400 // part) for x in places}
     print(json.dumps(results, indent=1))
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n")

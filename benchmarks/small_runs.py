@@ -24,7 +24,7 @@ from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.datasets import benchmarks, rendered
 from adamatch.images.store import Labels, Pixels, Store
-from adamatch.images.tasks import pose
+from adamatch.images.tasks import make_problem
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -111,7 +111,7 @@ def make(name: str, source: Store, target: Store, out: Path, images: int) -> Non
         Store(source.images[each], np.asarray(source.labels)[each], source.classes)
         for each in (rows[rows % 5 == 0], rows[rows % 5 > 0])
     )
-    problem = pose("uda", [kept], replace(target, labels=None), {"source": tested})
+    problem = make_problem("uda", [kept], replace(target, labels=None), {"source": tested})
     size, seed = source.images.shape[1], int(name.endswith("-s1"))
     for ending, method in METHODS.items():
         path = out / f"{name}{ending}.npz"

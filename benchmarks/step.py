@@ -6,10 +6,12 @@ python benchmarks/step.py --networks wrn-28-2:32 --methods adamatch
 
 import argparse
 import datetime
+import functools
 import gc
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from adamatch.config.run import Run
 from adamatch.experiment import versions
 from adamatch.grid import cost
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
-from adamatch.kernels import norm_kernels
+from adamatch.kernels import runtime
 from adamatch.train import speed
 from adamatch.train.batches import Batches
 from adamatch.train.execution import Execution
@@ -35,24 +37,17 @@ CLASSES = 10
 TERAFLOPS, TERABYTES = 790.0, 4.3  # of an H200: a large bf16 matrix product and a large copy, measured
 
 
-def measure(network: str, size: int, method: str, steps: int, machine: speed.Machine, **recipe: Any) -> dict[str, Any]:
-    """One row: seconds to the first step, ms per step, memory, share of the roofline."""
+def training(
+    network: str, size: int, method: str, machine: speed.Machine, **recipe: Any
+) -> tuple[Step, Callable[[int], float]]:
+    """A step on random images, and what makes so many steps and gives their seconds."""
     torch.manual_seed(0)
-    if machine.device.type == "cuda":
-        gc.collect()  # what the row before has left is not this one's
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
     run = Run(benchmark="none", method=method, recipe=Recipe(network=network, size=size, weight_decay=5e-4, **recipe))
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (2048, size, size, 3), dtype=np.uint8)
-    pools = Labelled((images,), rng.integers(0, CLASSES, 2048)), Unlabelled((images,))
-    problem = Problem((pools[0],), pools[1], tuple("0123456789"))
     net = networks.build(network, CLASSES)
-    began = time.perf_counter()
-    built = methods.build(method, classes=CLASSES, net=net, options={})
+    built = methods.build(method, classes=CLASSES, net=net, recipe=run.recipe, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    batches = Batches(run, problem, step, Execution(machine))
+    batches = Batches(run, problem(size), step, Execution(machine))
 
     def go(count: int) -> float:
         _wait(machine)
@@ -62,6 +57,25 @@ def measure(network: str, size: int, method: str, steps: int, machine: speed.Mac
         _wait(machine)
         return time.perf_counter() - start
 
+    return step, go
+
+
+@functools.cache
+def problem(size: int) -> Problem:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2048, size, size, 3), dtype=np.uint8)
+    return Problem((Labelled((images,), rng.integers(0, CLASSES, 2048)),), Unlabelled((images,)), tuple("0123456789"))
+
+
+def measure(network: str, size: int, method: str, steps: int, machine: speed.Machine, **recipe: Any) -> dict[str, Any]:
+    """One row: seconds to the first step, ms per step, memory, share of the roofline."""
+    if machine.device.type == "cuda":
+        gc.collect()  # what the row before has left is not this one's
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    run = Run(benchmark="none", method=method, recipe=Recipe(network=network, size=size, weight_decay=5e-4, **recipe))
+    began = time.perf_counter()
+    _, go = training(network, size, method, machine, **recipe)
     go(1)
     first = time.perf_counter() - began
     go(speed.WARM_STEPS + 2)
@@ -125,7 +139,7 @@ def main() -> None:
     given = parser.parse_args()
     machine = speed.choose(precision=given.precision, compile=False if given.no_compile else None)
     if given.no_kernels:
-        norm_kernels.AVAILABLE = False
+        runtime.AVAILABLE = False
     recipe = {"batch": given.batch, "strong": given.strong, "images": given.images}
     rows = []
     for text in given.networks:

@@ -16,7 +16,7 @@ import record
 import adamatch
 from adamatch.base.files import read_json
 from adamatch.datasets import rendered
-from adamatch.images.folders import read
+from adamatch.images.reading import read
 from adamatch.images.store import Pixels, Store
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict.verdict import FILE

@@ -25,7 +25,7 @@ from adamatch import experiment
 from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.images.store import Store
-from adamatch.images.tasks import pose
+from adamatch.images.tasks import make_problem
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -69,7 +69,7 @@ def train(variant: str, seed: int, even: bool) -> dict[str, Any]:
     run = replace(run, recipe=replace(run.recipe, **VARIANTS[variant]))
     with tempfile.TemporaryDirectory() as folder:
         held = RunFolder(Path(folder) / "run")
-        problem = pose("uda", [source], target, {"target": test})
+        problem = make_problem("uda", [source], target, {"target": test})
         experiment.solve(run, problem, held, Execution(speed.choose("cpu"), quiet=True))
         result = held.result()
     assert result is not None

@@ -285,10 +285,10 @@ def test_the_version(call: Call) -> None:
 
 def test_settings_are_called_as_the_reader_gives_them() -> None:
     settings = (("skip_bad", True), ("twin", False), ("frozen", 0), ("weights", "none"))
-    told = [cli_names.setting(*each) for each in settings]
+    told = [cli_names.argument(*each) for each in settings]
     assert told == ["skip_bad=True", "twin=False", "frozen=0", "weights='none'"]
     with cli_names.as_command():
-        told = [cli_names.setting(*each) for each in settings]
+        told = [cli_names.argument(*each) for each in settings]
     assert told == ["--skip-bad", "--no-twin", "--frozen 0", "--weights none"]
 
 

@@ -1,6 +1,6 @@
 """fit as a library call: whatever holds images, whatever is a network."""
 
-import sys
+import importlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,8 @@ from torch.utils.data import Dataset, TensorDataset
 import adamatch
 from adamatch import networks
 from adamatch.base.errors import InputError
-from adamatch.fit import _side
-from adamatch.images.user_data import OwnData
+from adamatch.images.reading import median_side
+from adamatch.images.user_data import UserData
 from adamatch.plan import Settings, choose
 from adamatch.train import speed
 from adamatch.train.run_folder import RunFolder
@@ -128,7 +128,7 @@ def test_held_out_images_are_in_no_pool(
     images, labels = arrays(90)
     images[:, 0, 0, 0] = np.arange(90)  # each image knows its number
     target = None if same else arrays(9)[0]
-    problem = OwnData(8, skip_bad=False, quiet=True).problem((images, labels), target, None, None, count, seed=0)
+    problem = UserData(8, skip_bad=False, quiet=True).problem((images, labels), target, None, None, count, seed=0)
     assert (len(problem.labelled[0]), len(problem.unlabelled)) == (labelled, unlabelled)
     assert ("source" in problem.tests) == (held_out > 0)
     if not held_out:
@@ -160,7 +160,7 @@ def test_options_of_the_method_arrive(tmp_path: Path) -> None:
 
 
 ASKED = Settings()
-FIT = sys.modules["adamatch.fit"]  # the module, not the function
+FIT = importlib.import_module("adamatch.fit")  # the module, not the function
 
 
 @pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
@@ -181,7 +181,7 @@ def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
 
 
 def test_the_side_of_arrays_is_the_shorter_one() -> None:
-    assert _side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
+    assert median_side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
 
 
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment, "problem_of", lambda run, data: tiny.problem())  # reading images takes its time
     monkeypatch.setattr(loop, "train", begin)
     fit = importlib.import_module("adamatch.fit")  # the package has the function under this name
-    for module, name in ((fit, "OwnData"), (grid, "run_grid"), (data, "store_split"), (cost, "wall_time")):
+    for module, name in ((fit, "UserData"), (grid, "run_grid"), (data, "store_split"), (cost, "wall_time")):
         monkeypatch.setattr(module, name, begin)
     for number in range(2):
         path = tmp_path / "photos" / str(number) / "a.png"

@@ -16,7 +16,7 @@ from PIL import Image
 import adamatch
 from adamatch import Model, networks, predictions
 from adamatch.base.errors import InputError
-from adamatch.images import stream
+from adamatch.images import reading
 from adamatch.predictions import Predictions, left_out
 from adamatch.train import speed
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_portions_say_what_all_at_once_says(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.predict(folder)
-    monkeypatch.setattr(stream, "PORTION", 3)
+    monkeypatch.setattr(reading, "PORTION", 3)
     for images in (folder, sorted(folder.iterdir()), [Image.open(file) for file in sorted(folder.iterdir())]):
         count, parts = model.stream(images)
         found = list(parts)
@@ -50,7 +50,7 @@ def test_portions_say_what_all_at_once_says(model: Model, folder: Path, monkeypa
 
 
 def test_a_portion_of_nothing_but_bad_images(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "PORTION", 2)
+    monkeypatch.setattr(reading, "PORTION", 2)
     for name in ("0.png", "1.png"):
         (folder / name).write_bytes(b"no image")
     found = model.predict(folder, skip_bad=True)
@@ -64,7 +64,7 @@ def test_a_portion_of_nothing_but_bad_images(model: Model, folder: Path, monkeyp
 def test_files_hold_every_row_once(model: Model, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     whole = model.predict(folder)
-    monkeypatch.setattr(stream, "PORTION", 3)
+    monkeypatch.setattr(reading, "PORTION", 3)
     with (
         predictions.csv_file(tmp_path / "out.csv", CLASSES) as first,
         predictions.parquet_file(tmp_path / "out.parquet", CLASSES) as second,

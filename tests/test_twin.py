@@ -17,7 +17,7 @@ from adamatch import experiment, twin
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem
-from adamatch.images.user_data import OwnData
+from adamatch.images.user_data import UserData
 from adamatch.train import speed
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -26,7 +26,7 @@ RECIPE = Recipe(network="wrn-small", size=8, images=6400, weight_decay=0.0005, b
 
 
 def problem(target: Any = None, few: Any = None) -> Problem:
-    data = OwnData(8, quiet=True)
+    data = UserData(8, quiet=True)
     return data.problem(arrays(60), arrays(30, seed=1)[0] if target is None else target, few, None, None, 0)
 
 

@@ -15,7 +15,7 @@ from torch import nn
 import adamatch
 from adamatch import methods, networks
 from adamatch.base import ranks
-from adamatch.base.cli_names import overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
@@ -97,7 +97,7 @@ def solve(
         say = Progress(run.recipe, quiet=execution.quiet).say
         done = ranks.from_first(folder.result)
         if done is not None:
-            say(f"the run in {folder.path} is finished, and is not trained again ({overwriting()} would)")
+            say(f"the run in {folder.path} is finished, and is not trained again ({argument('overwrite', True)} would)")
             model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
             tested = done.get("run", {}).get("test", "") == run.test or not run.test
             return model if tested else _test_later(run, problem, folder, model, done)

@@ -28,7 +28,7 @@ import adamatch
 from adamatch.augment.views import normalise
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, reason, unknown
-from adamatch.base.files import place, write_whole, writing
+from adamatch.base.files import destination, write_whole, writing
 from adamatch.evaluate import predict
 from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.store import Pixels
@@ -59,7 +59,7 @@ def export(
     to: "onnx" or "torch" (a program of torch.export); None: as the file's ending says, .onnx or .pt2.
     """
     file = Path(file)
-    end = place(file)
+    end = destination(file)
     to = format_of(file, to)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None] if to == "onnx" else []
     if missing:

@@ -21,12 +21,10 @@ from adamatch.config.recipe import Recipe
 from adamatch.config.run import OWN, Run
 from adamatch.experiment import solve
 from adamatch.finalise import finalised
-from adamatch.images.folders import is_store, median_side
-from adamatch.images.items import sides
-from adamatch.images.store import Store
-from adamatch.images.tables import contains, lies_in, listed, names_files, same_files
+from adamatch.images.listing import contains, lies_in, listed, same_files
+from adamatch.images.reading import median_side
 from adamatch.images.tasks import Problem, few_of_many
-from adamatch.images.user_data import OwnData, name_of
+from adamatch.images.user_data import UserData, name_of
 from adamatch.model import ONNX, Model
 from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import TIMM
@@ -101,11 +99,11 @@ def fit(
         chosen = plan.choose(
             asked,
             str(weights) if own is None else "none",
-            functools.cache(lambda: _side(source)),
+            functools.cache(lambda: median_side(source)),
             machine,
             few_labels=target_labels is not None,
         )
-        data = OwnData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
+        data = UserData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         with precompile.compiled(chosen.recipe, (method, ALONE) if twin else (method,), machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if own is not None:
@@ -215,18 +213,3 @@ def _shape_of(net: nn.Module) -> str:
     """A name by which a network of one's own is known again: its class, and a digest of its tensors' names and shapes."""
     shapes = repr([(name, tuple(value.shape)) for name, value in net.state_dict().items()])
     return f"{type(net).__name__} ({hashlib.sha256(shapes.encode()).hexdigest()[:8]})"
-
-
-def _side(source: Any) -> int:
-    """The median short side of the images, 0 where only reading them all would tell."""
-    if isinstance(source, Store):
-        return source.size
-    if is_store(source):
-        return Store.open(source).size
-    if names_files(source):
-        return median_side(source)
-    if (seen := sides(source)) is not None:
-        return seen
-    first = source[0] if isinstance(source, tuple) else source
-    shape = getattr(first, "shape", ())
-    return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order

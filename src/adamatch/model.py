@@ -20,8 +20,7 @@ from adamatch.base.errors import InputError, shortened
 from adamatch.base.files import checksum, make_folder, read_sealed, sealed, write_atomically
 from adamatch.evaluate import Score, predict, score
 from adamatch.images.decode import Shape
-from adamatch.images.folders import read
-from adamatch.images.stream import How, stream
+from adamatch.images.reading import read, stream
 from adamatch.predictions import Predictions
 from adamatch.report import page
 from adamatch.train import speed
@@ -81,7 +80,7 @@ class Model:
 
     def stream(self, images: Any, *, skip_bad: bool = False) -> tuple[int, Iterator[Predictions]]:
         """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
-        count, stores = stream(images, How(self.size, self.shape, skip_bad, self.white))
+        count, stores = stream(images, size=self.size, shape=self.shape, white=self.white, skip_bad=skip_bad)
 
         def portions() -> Iterator[Predictions]:
             for store in stores:
@@ -94,7 +93,7 @@ class Model:
     def evaluate(self, images: Any, *, skip_bad: bool = False) -> Score:
         """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
-        store = read(images, classes=self.classes, labelled=True, leave=True, **how)
+        store = read(images, classes=self.classes, labelled=True, drop_unknown=True, **how)
         found = score(predict(self.net, store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from adamatch import networks
 from adamatch.base import ranks
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config import presets
 from adamatch.config.recipe import Recipe
@@ -76,7 +76,7 @@ def choose(
         values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['views']} augmentations of each image; the rest is trained ({setting('frozen', 0)}: all of it). "
+            f"{2 * values['views']} augmentations of each image; the rest is trained ({argument('frozen', 0)}: all of it). "
             f"{MINUTES}"
         )
         if "size" not in asked:
@@ -107,7 +107,7 @@ def choose(
         )
         reasons.append(f"training length: {values['images']:,} labelled images, {cost}")
     if values.get("mirror", True):
-        never = setting("mirror", False)
+        never = argument("mirror", False)
         reasons.append(
             f"images may be flipped horizontally, as in the paper: {never} for digits, letters, left and right"
         )

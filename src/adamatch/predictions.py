@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError
-from adamatch.base.files import place, writing
+from adamatch.base.files import destination, writing
 
 LISTED = 20  # unreadable images that are named one by one
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -170,7 +170,7 @@ T = TypeVar("T", bound=_Opened)
 def _complete(file: Path, start: Callable[[Path], T]) -> Iterator[T]:
     """What `start` opened. It gets the name `file` once all is written, or is removed."""
     passed_on = is_stdout(file) or (os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file))
-    end = file if passed_on else place(file)
+    end = file if passed_on else destination(file)
     part = file if passed_on else end.with_name(f"{end.name}.part")
     try:
         with writing(name_of(file)):

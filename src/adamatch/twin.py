@@ -7,7 +7,7 @@ from torch import nn
 
 from adamatch import methods
 from adamatch.base import ranks
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.config.run import Run
 from adamatch.experiment import solve
 from adamatch.images.tasks import Problem
@@ -36,7 +36,7 @@ class Twin:
         return (
             f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
             f"{recipe.last_step:,} steps of {recipe.batch} images, {self.cost:.0%} to {2 * self.cost:.0%} more time "
-            f"({setting('twin', False)} leaves it out)"
+            f"({argument('twin', False)} leaves it out)"
         )
 
 

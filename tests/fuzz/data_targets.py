@@ -1,6 +1,5 @@
 """Every format that holds images, labels or starting weights."""
 
-import pickle
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,12 +18,11 @@ from safetensors.torch import save_file
 from adamatch import networks
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import members
-from adamatch.datasets.pickles import unpickle
+from adamatch.datasets.catalog import SETS
 from adamatch.datasets.prepare import fit
-from adamatch.datasets.readers import READERS
 from adamatch.datasets.source import Found
 from adamatch.images.decode import kinds, read_image, short_side
-from adamatch.images.folders import read_folder
+from adamatch.images.reading import read
 from adamatch.networks.weights import load_weights
 
 LOOKED_AT = 64  # images of a split
@@ -74,7 +72,7 @@ def _list(folder: Path) -> Path:
 
 
 def _read_list(path: Path) -> Any:
-    store = read_folder(path, size=8, workers=1)
+    store = read(path, size=8)
     return store.images, store.labels, store.classes
 
 
@@ -99,7 +97,7 @@ def published(
         return folder / file
 
     def read(path: Path) -> Any:
-        found = READERS[name](Found(path.parent), domain)
+        found = SETS[name].read(Found(path.parent), domain)
         if part not in found:
             raise InputError(f"{path}: no {part}")
         of, size = found[part](), 96 if name == "stl10" else 32
@@ -111,12 +109,6 @@ def published(
 
 def _svhn(compressed: bool, folder: Path) -> None:
     (folder / "train_32x32.mat").write_bytes(formats.svhn_bytes(6, compressed=compressed)[0])
-
-
-def _npz(folder: Path) -> None:
-    (folder / "svhn").mkdir()
-    images, labels = formats.random_images(6, 32, 32, 3), formats.random_labels(6)
-    np.savez_compressed(folder / "svhn/train.npz", images=images, labels=labels)
 
 
 def _domainnet(folder: Path) -> None:
@@ -132,22 +124,7 @@ def _office(folder: Path) -> None:
 
 def _cifar(kind: str, folder: Path) -> None:
     parts = {"test": (formats.random_images(3, 32, 32, 3), formats.random_labels(3))}
-    formats.cifar(folder / f"cifar-100-{kind}.tar.gz", parts, "fine_labels", kind)
-
-
-def _pickle(protocol: int, folder: Path) -> Path:
-    batch = {
-        b"data": formats.random_images(3, 40),
-        b"labels": [1, 2],
-        b"names": [b"a", "b"],
-        b"f": np.linspace(0, 1, 4),
-    }
-    (folder / "batch").write_bytes(pickle.dumps(batch, protocol))
-    return folder / "batch"
-
-
-def _read_pickle(path: Path) -> Any:
-    return unpickle(path.read_bytes(), str(path))
+    formats.cifar(folder / f"cifar-100-{kind}.tar.gz", parts, kind)
 
 
 @cache
@@ -212,7 +189,6 @@ TARGETS: dict[str, Target] = {
     ),
     "mat": published("train_32x32.mat", "svhn/svhn/train", partial(_svhn, False), checked=False),
     "mat, packed": published("train_32x32.mat", "svhn/svhn/train", partial(_svhn, True), checked=False),
-    "npz": published("svhn/train.npz", "digitfive/svhn/train", _npz, damage.zipped),
     "domainnet's zip": published("sketch.zip", "domainnet/sketch/train", _domainnet, damage.zipped),
     "domainnet's list": published("sketch_train.txt", "domainnet/sketch/train", _domainnet, damage.text, checked=False),
     "office31.tar": published("office31.tar", "office31/dslr/train", _office, damage.tar, checked=False),
@@ -226,11 +202,7 @@ TARGETS: dict[str, Target] = {
         f"cifar, {kind}": published(
             f"cifar-100-{kind}.tar.gz", "cifar100/cifar100/test", partial(_cifar, kind), *(TAR_GZ, BYTES_GZ)
         )
-        for kind in ("python", "matlab")
-    },
-    **{
-        f"pickle, protocol {protocol}": Target(partial(_pickle, protocol), _read_pickle, inside=(damage.pickled,) * 3)
-        for protocol in (0, 2, 5)
+        for kind in ("binary", "matlab")
     },
     "weights, safetensors": Target(partial(_weights, "safetensors"), _read_weights, inside=(damage.safetensors,)),
     "weights, torch": Target(partial(_weights, "zip"), _read_weights, inside=(damage.zipped,)),

@@ -17,8 +17,8 @@ from adamatch.datasets import digits
 from adamatch.datasets.archive import members
 from adamatch.datasets.source import Found
 from adamatch.images.decode import read_image
-from adamatch.images.folders import median_side, read_folder
-from adamatch.images.listing import list_csv, list_images
+from adamatch.images.listing import Wanted, list_files
+from adamatch.images.reading import median_side, read
 
 SECONDS = 20
 pytestmark = pytest.mark.posix  # pipes, devices and alarms
@@ -90,17 +90,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 def test_in_a_folder_they_are_named(folder: tuple[Path, str]) -> None:
     place, says = folder
     assert median_side(place) == 9
-    for labelled in (True, False):
+    for source, labelled in ((place, True), (place, False), (place / "cat", None)):
         with pytest.raises(InputError, match=rf"bad\.png .*{says}.*skip_bad=True"):
-            read_folder(place, size=8, labelled=labelled, workers=1)
-    assert len(read_folder(place, size=8, labelled=False, workers=1, skip_bad=True)) == 2
-
-
-def test_among_images_without_classes_they_are_named_too(folder: tuple[Path, str]) -> None:
-    place, says = folder
-    assert len(list_images(place / "cat")[0]) == 2
-    with pytest.raises(InputError, match=rf"bad\.png .*{says}"):
-        read_folder(place / "cat", size=8, workers=1)
+            read(source, size=8, labelled=labelled)
+    assert len(read(place, size=8, labelled=False, skip_bad=True)) == 2
 
 
 def test_one_by_one_and_in_a_list(folder: tuple[Path, str]) -> None:
@@ -109,16 +102,15 @@ def test_one_by_one_and_in_a_list(folder: tuple[Path, str]) -> None:
         read_image(place / "cat/bad.png")
     (place / "list.csv").write_text("cat/good.png,cat\ncat/bad.png,dog\n")
     with pytest.raises(InputError, match=r"bad\.png"):
-        read_folder(place / "list.csv", size=8, workers=1)
-    store = read_folder(place / "list.csv", size=8, workers=1, skip_bad=True, cache=place / "cache")
-    assert len(store) == 1
+        read(place / "list.csv", size=8)
+    assert len(read(place / "list.csv", size=8, skip_bad=True)) == 1
 
 
 @pytest.mark.parametrize("make", [pipe, device, nothing, huge], ids=lambda make: make.__name__)
 def test_as_the_list_itself(make: object, tmp_path: Path) -> None:
     make(tmp_path / "list.csv")  # type: ignore[operator]
     with pytest.raises(InputError, match=rf"list\.csv .*{BAD[make]}"):  # type: ignore[index]
-        list_csv(tmp_path / "list.csv")
+        list_files(tmp_path / "list.csv", Wanted())
 
 
 @pytest.mark.parametrize("make", [pipe, device, itself, nothing], ids=lambda make: make.__name__)

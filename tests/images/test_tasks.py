@@ -2,8 +2,6 @@
 
 import math
 import statistics
-import subprocess
-import sys
 from dataclasses import fields
 
 import numpy as np
@@ -20,11 +18,10 @@ from adamatch.images.tasks import (
     Unlabelled,
     add_labelled,
     balanced,
-    choose,
+    choose_labelled,
     few_of_many,
     labelled,
-    pose,
-    probabilities,
+    make_problem,
     split_hash,
 )
 
@@ -33,9 +30,7 @@ CLASSES = ("ant", "bee", "cow")
 
 def store(count: int, first: int = 0) -> Store:
     """Every image tells its own number: all its pixels are `first` + its place."""
-    images = np.broadcast_to(
-        np.arange(first, first + count, dtype=np.uint8)[:, None, None, None], (count, 8, 8, 3)
-    ).copy()
+    images = np.arange(first, first + count, dtype=np.uint8).repeat(8 * 8 * 3).reshape(count, 8, 8, 3)
     return Store(images, np.arange(count, dtype=np.int64) % 3, CLASSES)
 
 
@@ -43,7 +38,7 @@ SOURCE, MORE, TARGET, TEST = store(30), store(9, 30), store(24, 100), store(6, 2
 
 
 def problem(task: str, labels: int = 0, seed: int = 0, sources: tuple[Store, ...] = (SOURCE,)) -> Problem:
-    return pose(task, sources, TARGET, {"target": TEST}, labels=labels, seed=seed)
+    return make_problem(task, sources, TARGET, {"target": TEST}, labels=labels, seed=seed)
 
 
 def numbers(pool: Labelled | Unlabelled) -> list[int]:
@@ -52,9 +47,8 @@ def numbers(pool: Labelled | Unlabelled) -> list[int]:
 
 def right(pool: Labelled) -> bool:
     """Whether every image still has the label that it had in its store."""
-    origin = {
-        n: i % 3 for first, count in ((0, 30), (30, 9), (100, 24)) for i, n in enumerate(range(first, first + count))
-    }
+    first = ((0, 30), (30, 9), (100, 24))
+    origin = {start + place: place % 3 for start, count in first for place in range(count)}
     return [origin[n] for n in numbers(pool)] == list(pool.labels)
 
 
@@ -66,14 +60,12 @@ def test_uda_has_the_source_with_labels_and_the_target_without() -> None:
     assert numbers(posed.unlabelled) == list(range(100, 124))
     assert posed.chosen == ()
     assert posed.classes == CLASSES
-
-
-def test_uda_from_several_sources_reads_them_as_one() -> None:
+    assert pool.parts[0] is SOURCE.images, "nothing is copied"
+    assert posed.unlabelled.parts[0] is TARGET.images
     (pool,) = problem("uda", sources=(SOURCE, MORE)).labelled
-    assert len(pool.parts) == 2
-    assert numbers(pool) == list(range(39))
-    assert len(pool) == 39
+    assert (len(pool), len(pool.parts), numbers(pool)) == (39, 2, list(range(39))), "several sources are one pool"
     assert right(pool)
+    assert [each.name for each in fields(Unlabelled)] == ["parts"], "an unlabelled pool is images and nothing else"
 
 
 @pytest.mark.parametrize("k", [1, 5, 8])
@@ -94,16 +86,13 @@ def test_ssda_has_two_labelled_pools() -> None:
     assert min(numbers(few)) >= 100
     assert right(source)
     assert right(few)
-    assert len(posed.unlabelled) == 24
+    assert numbers(posed.unlabelled) == list(range(100, 124))
 
 
 def test_oracle_has_all_labels_of_both() -> None:
-    posed = problem("oracle")
-    assert len(posed.labelled) == 2
-    source, target = posed.labelled
-    assert numbers(target) == list(range(100, 124))
+    source, target = problem("oracle").labelled
+    assert (numbers(source), numbers(target)) == (list(range(30)), list(range(100, 124)))
     assert right(target)
-    assert numbers(source) == list(range(30))
 
 
 def test_the_subset_depends_on_seed_and_count_and_on_nothing_else() -> None:
@@ -113,19 +102,9 @@ def test_the_subset_depends_on_seed_and_count_and_on_nothing_else() -> None:
     assert len({split_hash(chosen) for chosen in subsets.values()}) == 10
 
 
-def test_another_process_chooses_the_same() -> None:
-    code = (
-        "import numpy as np; from adamatch.images.tasks import choose, split_hash; "
-        "rows, _ = choose(np.arange(24) % 3, ('a', 'b', 'c'), 4, 11); print(rows.tolist(), split_hash(rows.tolist()))"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    rows, _ = choose(np.arange(24) % 3, CLASSES, 4, 11)
-    assert said.strip() == f"{rows.tolist()} {split_hash(rows.tolist())}"
-
-
 def test_the_choice_is_known() -> None:
     """A change here would make labelled subsets of older runs another set of images."""
-    rows, _ = choose(np.arange(24) % 3, CLASSES, 2, 0)
+    rows, _ = choose_labelled(np.arange(24) % 3, CLASSES, 2, 0)
     assert rows.tolist() == [6, 15, 1, 10, 5, 8]
     assert split_hash(rows.tolist()) == "1019cbd61f59"
 
@@ -140,7 +119,7 @@ def test_k_of_every_class_or_as_many_as_it_has(counts: list[int], k: int, seed: 
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
     names = [f"class-{number}" for number in range(len(counts))]
     short = [f"{name} ({count})" for name, count in zip(names, counts, strict=True) if 0 < count < k]
-    rows, notes = choose(labels, names, k, seed)
+    rows, notes = choose_labelled(labels, names, k, seed)
     assert len(set(rows)) == len(rows)
     assert np.bincount(labels[rows], minlength=len(counts)).tolist() == [min(k, count) for count in counts]
     assert len(notes) == counts.count(0) + bool(short)
@@ -148,7 +127,7 @@ def test_k_of_every_class_or_as_many_as_it_has(counts: list[int], k: int, seed: 
 
 
 def test_a_hole_is_noted() -> None:
-    rows, notes = choose(np.array([0, 0, 2, 2]), CLASSES, 2, 0)
+    rows, notes = choose_labelled(np.array([0, 0, 2, 2]), CLASSES, 2, 0)
     assert rows.tolist() == [0, 1, 2, 3]
     assert notes == ("class 1 (bee) has no image here and gets no label",)
 
@@ -174,14 +153,10 @@ def test_what_makes_no_sense_is_said(task: str, labels: int, says: str) -> None:
 def test_images_without_labels_cannot_teach() -> None:
     bare = Store(SOURCE.images, None, CLASSES)
     with pytest.raises(InputError, match="labels are needed here"):
-        pose("uda", [bare], TARGET, {})
+        make_problem("uda", [bare], TARGET, {})
     with pytest.raises(InputError, match="labels are needed here"):
-        pose("ssda", [SOURCE], Store(TARGET.images, None, CLASSES), {}, labels=1)
-    assert len(pose("uda", [SOURCE], Store(TARGET.images, None, CLASSES), {}).unlabelled) == 24
-
-
-def test_an_unlabelled_pool_is_images_and_nothing_else() -> None:
-    assert [each.name for each in fields(Unlabelled)] == ["parts"]
+        make_problem("ssda", [SOURCE], Store(TARGET.images, None, CLASSES), {}, labels=1)
+    assert len(make_problem("uda", [SOURCE], Store(TARGET.images, None, CLASSES), {}).unlabelled) == 24
 
 
 def test_a_teachers_images_join_the_labelled_ones() -> None:
@@ -193,6 +168,7 @@ def test_a_teachers_images_join_the_labelled_ones() -> None:
     np.testing.assert_array_equal(pool.labels[:36], np.eye(3)[np.concatenate([each.labels for each in posed.labelled])])
     np.testing.assert_array_equal(pool.labels[36:], soft)
     assert mixed.unlabelled is posed.unlabelled
+    assert (posed.probes, mixed.probes) == ((), posed.labelled), "a student is probed with images of true labels"
     nothing = add_labelled(posed, Labelled((TARGET.images[:0],), soft[:0]), 3, 0)  # a teacher that is sure of nothing
     assert len(nothing.labelled[0]) == 36
 
@@ -208,7 +184,7 @@ def test_a_teachers_images_join_the_labelled_ones() -> None:
 def test_a_students_batch_is_mixed_as_the_teachers_was(
     source: int, few: int, target: int, kept: float, uratio: int
 ) -> None:
-    """The authors' loader, written out: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
+    """The authors' loader: a labelled image of each pool, `uratio` unlabelled ones, of which some have a label."""
     sure = int(kept * target)
     posed = Problem((labelled(store(source)), labelled(store(few))), Unlabelled((store(target).images,)), CLASSES)
     sure_of = Labelled((store(sure).images,), np.full((sure, 3), 1 / 3, np.float32))
@@ -237,23 +213,6 @@ def test_no_class_is_preferred_where_a_students_images_are_in_the_order_of_their
     assert np.ptp(of_classes) < 0.05 * of_classes.mean()
     assert np.array_equal(counts[0], counts[1])  # the same for a seed, on every machine and rank
     assert np.ptp(counts[0]) == 0 or not np.array_equal(counts[0], counts[2])  # who comes once more is drawn
-
-
-def test_a_student_is_probed_with_images_whose_labels_were_given() -> None:
-    posed = problem("ssda", 2)
-    soft = np.full((4, 3), 1 / 3, np.float32)
-    assert not posed.probes  # all labelled images are such
-    assert add_labelled(posed, Labelled((TARGET.images[:4],), soft), 3, 0).probes == posed.labelled
-
-
-def test_probabilities() -> None:
-    np.testing.assert_array_equal(probabilities(np.array([2, 0]), 3), [[0, 0, 1], [1, 0, 0]])
-    assert probabilities(np.array([2, 0]), 3).dtype == probabilities(np.full((2, 3), 1 / 3), 3).dtype == np.float32
-
-
-def test_labelled_copies_nothing_of_the_images() -> None:
-    assert labelled(SOURCE).parts[0] is SOURCE.images
-    assert problem("uda").unlabelled.parts[0] is TARGET.images
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any))

@@ -15,7 +15,7 @@ from train import tiny
 from adamatch import networks
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.initialise import embed, probe, propagate, stages
-from adamatch.kernels import fused_depthwise, fused_norm
+from adamatch.kernels import depthwise_ops, norm_ops
 from adamatch.networks.norm import estimate_statistics
 from adamatch.networks.weights import load_weights
 
@@ -164,8 +164,8 @@ def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: boo
 
     net, (pool,) = networks.build("efficientnet-lite0", 3), tiny.problem().labelled
     monkeypatch.setattr(embed, "BATCHES", 2)
-    monkeypatch.setattr(fused_norm, "norm_runs_on", refuse)
-    monkeypatch.setattr(fused_depthwise, "runs_on", refuse)
+    monkeypatch.setattr(norm_ops, "norm_runs_on", refuse)
+    monkeypatch.setattr(depthwise_ops, "runs_on", refuse)
     stages.first_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)
     with pytest.raises(AssertionError, match="a kernel would run"):  # afterwards they are used again
         net(torch.zeros(2, 3, 32, 32))

@@ -94,17 +94,6 @@ def test_add_is_the_sum_and_its_activation() -> None:
         torch.testing.assert_close(y, norm(a + b, groups=(3, 7)))
 
 
-def test_then_add_is_the_activation_and_the_skip() -> None:
-    norm, x, skip = BatchNorm(6, slope=0.0, ceiling=6.0), images() * 9, images()
-    y = norm.then_add(x, skip, groups=(3, 7))
-    assert norm.running_mean is not None
-    assert norm.running_mean.abs().max() > 0
-    with unrecorded(norm):
-        torch.testing.assert_close(y, skip + norm(x, groups=(3, 7)))
-    norm.eval()
-    torch.testing.assert_close(norm.then_add(x, skip), skip + norm(x))
-
-
 def test_statistics_are_float32_for_bfloat16_images() -> None:
     norm, x = layer(), images(64).bfloat16()
     y = norm(x, groups=(20, 44))

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from train import several
 
 from adamatch.base import ranks
-from adamatch.kernels import fused_norm
-from adamatch.kernels.statistics import of_all_ranks
+from adamatch.kernels import norm_ops
+from adamatch.kernels.norm_ops import of_all_ranks, record
 from adamatch.networks import norm
 from adamatch.networks.norm import BatchNorm, has_foreign_batch_norm
 from adamatch.train import distributed
@@ -69,17 +69,21 @@ def far_from_zero() -> None:
 def kernels() -> None:
     """The Triton kernels, in Triton's interpreter."""
     os.environ["TRITON_INTERPRET"] = "1"
-    from networks import test_kernels
+    from kernels.interpreted import interpret
 
-    test_kernels.interpret(pytest.MonkeyPatch())
-    compare(fused_norm.norm_act, torch.float32, 1e-5)
-    compare(added, torch.float32, 1e-5)
+    interpret(pytest.MonkeyPatch())
+    compare(partial(by_kernels, None), torch.float32, 1e-5)
+    compare(partial(by_kernels, 0.75), torch.float32, 1e-5)
 
 
-def added(x: Tensor, weight: Tensor, bias: Tensor, *settings: Any) -> Tensor:
-    """x as a sum of two."""
-    _, y = fused_norm.add_norm_act(0.25 * x, 0.75 * x, weight, bias, *settings)
-    return y
+def by_kernels(part: float | None, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
+               groups: tuple[int, ...], momentum: float, eps: float, slope: float, shared: bool) -> Tensor:  # fmt: skip
+    """Of x, or of a sum of two parts of it."""
+    branch = None if part is None else part * x
+    x = x if part is None else (1 - part) * x
+    y, stats, _ = norm_ops.norm_act(x, weight, bias, list(groups), eps, slope, shared, branch=branch)
+    record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], mean, var, momentum, shared)
+    return y  # type: ignore[no-any-return]
 
 
 def compiled() -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,6 +131,25 @@ def test_a_network_of_timm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(report.loaded), report.fresh, report.misfits, report.notes) == (2, (), {}, ())
     torch.manual_seed(1)
     assert torch.equal(net.state_dict()["net.conv.weight"], Net().conv.weight)
+
+
+def test_weights_that_others_publish_go_through_timms_conversion(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pretended(monkeypatch)
+    net, there = networks.build("timm:known", 7), {"module.body.kernel": torch.randn(8, 3, 3, 3)}
+    torch.save(there, tmp_path / "weights.pt")
+    with pytest.raises(InputError, match="none of its 1 tensors fits"):
+        load_weights(net, tmp_path / "weights.pt")
+
+    def convert(state: dict[str, torch.Tensor], model: nn.Module) -> dict[str, torch.Tensor]:
+        assert isinstance(model, Net)
+        return {"conv.weight": state["body.kernel"]}
+
+    monkeypatch.setattr(sys.modules[__name__], "checkpoint_filter_fn", convert, raising=False)  # as timm's modules have
+    report = load_weights(net, tmp_path / "weights.pt")
+    assert (set(report.loaded), report.fresh, report.new_head) == ({"net.conv.weight"}, ("net.conv.bias",), True)
+    assert torch.equal(net.state_dict()["net.conv.weight"], there["module.body.kernel"])
 
 
 def test_what_is_wrong_with_timm_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

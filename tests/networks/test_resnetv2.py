@@ -37,7 +37,7 @@ def layers(table: Table) -> Iterator[tuple[str, int, int, int, int, int]]:
 
 
 def size(table: Table, classes: int) -> int:
-    """Convolutions, two numbers for each channel that is normalised (what enters each of a block's three), and the head."""
+    """Convolutions, two numbers for each channel that is normalised (before each of a block's three), and the head."""
     convolutions = list(layers(table))
     normalised = sum(i for name, i, *_ in convolutions if name.rpartition(".")[2] in ("conv1", "conv2", "conv3"))
     last = table[-1][2]
@@ -101,7 +101,7 @@ def norm_relu(state: State, name: str, x: Tensor, training: bool) -> Tensor:
 
 
 def plain(state: State, x: Tensor, blocks: tuple[int, ...], training: bool) -> Tensor:
-    """x + F(x) with F = norm, relu, convolution three times; where the shape changes, the skip projects the activation."""
+    """x + F(x), F = norm, relu, convolution three times; where the shape changes, the skip projects the activation."""
     x = max_pool2d(conv2d(x, state["stem.conv.weight"], stride=2, padding=3), 3, 2, 1)
     for stage, count in enumerate(blocks):
         for block in range(count):

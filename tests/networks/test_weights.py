@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from adamatch.base.errors import InputError
-from adamatch.networks import ResNetV2, WeightAverage, WideResNet, weights
+from adamatch.networks import EfficientNetLite, ResNetV2, WeightAverage, WideResNet, weights
 from adamatch.networks.weights import Report, load_weights
 
 State = dict[str, Tensor]
@@ -154,19 +154,25 @@ def test_of_a_network_without_pre_activation_only_convolutions_are_taken(tmp_pat
     assert "norms stand elsewhere" in str(report)
 
 
-def test_unlike_names_are_matched_where_order_and_shapes_leave_no_doubt(tmp_path: Path) -> None:
-    there, here = state_of(wide(seed=1)), wide(seed=2)
-    modules = list(dict.fromkeys(name.rpartition(".")[0] for name in there))
-    parts = {module: f"part{number}" for number, module in enumerate(modules)}
-    strange = {f"{parts[name.rpartition('.')[0]]}.{name.rpartition('.')[2]}": value for name, value in there.items()}
-    report = load_weights(here, save(tmp_path, strange))
-    assert agree(here, there)
-    assert not report.fresh
-    first = next(name for name, value in strange.items() if value.ndim == 4)
-    del strange[first]
-    report = load_weights(wide(seed=2), save(tmp_path, strange))
-    assert {name for name, value in there.items() if value.ndim == 4} <= set(report.fresh)  # one is missing, but which?
-    assert not {name for name, value in there.items() if value.ndim == 1 and "head" not in name} & set(report.fresh)
+@pytest.mark.parametrize("prefix", ["", "net."])  # of a built-in network; of timm's inside of its wrapper
+def test_the_names_of_imagenets_wheels_are_understood(prefix: str, tmp_path: Path) -> None:
+    """EfficientNet-PyTorch numbers the blocks of all scales in one row, and norms from 0."""
+    here = nn.ModuleDict({"net": EfficientNetLite(5)}) if prefix else EfficientNetLite(5)
+    there = {
+        "_conv_stem.weight": torch.randn(32, 3, 3, 3),
+        "_bn0.bias": torch.randn(32),
+        "_blocks.0._depthwise_conv.weight": torch.randn(32, 1, 3, 3),
+        "_blocks.0._bn2.bias": torch.randn(16),
+        "_blocks.3._expand_conv.weight": torch.randn(144, 24, 1, 1),  # the first block of the third scale
+        "_blocks.3._bn2.bias": torch.randn(40),
+        "_fc.weight": torch.randn(5, 1280),
+        "_fc.bias": torch.randn(5),
+    }
+    names = ["conv_stem.weight", "bn1.bias", "blocks.0.0.conv_dw.weight", "blocks.0.0.bn2.bias"]
+    names += ["blocks.2.0.conv_pw.weight", "blocks.2.0.bn3.bias", "head.weight", "head.bias"]
+    report = load_weights(here, save(tmp_path, there))
+    assert dict(report.loaded) == {prefix + name: other for name, other in zip(names, there, strict=True)}
+    assert all(torch.equal(here.state_dict()[name], there[other]) for name, other in report.loaded.items())
 
 
 def test_wrong_shapes_are_listed_and_left_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Wide residual networks against a plain float64 version of their published description, and their size against its sums."""
+"""Wide residual networks against a plain float64 version of their published description, and their size."""
 
 import copy
 import math
@@ -58,7 +58,7 @@ def plain(state: State, x: Tensor, scales: int, blocks: int, training: bool) -> 
 
 
 def size(widths: Sequence[int], blocks: int, classes: int) -> int:
-    """Parameters by hand: 3x3 convolutions, a 1x1 skip where a scale begins, two numbers for each normalised channel."""
+    """Parameters by hand: 3x3 convolutions, a 1x1 skip where a scale begins, two for each normalised channel."""
     total, before = 9 * 3 * 16, 16
     for width in widths:
         for _ in range(blocks):

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import pickle
 import struct
 import tarfile
 import zipfile
@@ -57,11 +56,10 @@ def mnist(folder: Path, split: str, count: int = 20) -> tuple[Array, Array]:
 def usps_h5(folder: Path, count: int = 12) -> dict[str, tuple[Array, Array]]:
     import h5py
 
-    made = {
-        s: (random_images(count, 16, 16, seed=i), random_labels(count, seed=i)) for i, s in enumerate(("train", "test"))
-    }
+    made = {}
     with h5py.File(folder / "usps.h5", "w") as file:
-        for split, (images, labels) in made.items():
+        for i, split in enumerate(("train", "test")):
+            images, labels = made[split] = random_images(count, 16, 16, seed=i), random_labels(count, seed=i)
             file[f"{split}/data"] = images.reshape(count, -1).astype(np.float32) / 255
             file[f"{split}/target"] = labels
     return made
@@ -72,20 +70,17 @@ def usps_text(folder: Path, split: str, kind: str, count: int = 12) -> tuple[Arr
     import bz2
 
     images, labels = random_images(count, 16, 16), random_labels(count)
-    values = images.reshape(count, -1) / 255 * 2 - 1
+    lines = []
+    for label, row in zip(labels, images.reshape(count, -1) / 255 * 2 - 1, strict=True):
+        if kind == "zip":
+            lines.append(f"{label:.4f} " + " ".join(f"{v:.4f}" for v in row) + " \n")
+        else:
+            lines.append(f"{label + 1} " + " ".join(f"{i + 1}:{v:.6f}" for i, v in enumerate(row)) + " \n")
+    text = "".join(lines).encode()
     if kind == "zip":
-        lines = [
-            f"{label:.4f} " + " ".join(f"{v:.4f}" for v in row) + " \n"
-            for label, row in zip(labels, values, strict=True)
-        ]
-        (folder / f"zip.{split}.gz").write_bytes(gzip.compress("".join(lines).encode()))
+        (folder / f"zip.{split}.gz").write_bytes(gzip.compress(text))
     else:
-        lines = [
-            f"{label + 1} " + " ".join(f"{i + 1}:{v:.6f}" for i, v in enumerate(row)) + " \n"
-            for label, row in zip(labels, values, strict=True)
-        ]
-        name = {"train": "usps.bz2", "test": "usps.t.bz2"}[split]
-        (folder / name).write_bytes(bz2.compress("".join(lines).encode()))
+        (folder / {"train": "usps.bz2", "test": "usps.t.bz2"}[split]).write_bytes(bz2.compress(text))
     return images, labels
 
 
@@ -124,24 +119,21 @@ def domainnet(
         (folder / f"{domain}_{split}.txt").write_text("".join(lines))
 
 
-def cifar(path: Path, parts: dict[str, tuple[Array, Array]], key: str, kind: str) -> None:
-    """kind: "python" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
+def cifar(path: Path, parts: dict[str, tuple[Array, Array]], kind: str) -> None:
+    """kind: "binary" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
     import scipy.io
 
     members = {}
+    many = "100" in path.name
     for name, (images, labels) in parts.items():
         data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
-        if kind == "python":
-            members[f"batches/{name}"] = pickle.dumps(
-                {b"data": data, key.encode(): labels.tolist(), b"filenames": [b"a.png"]}, 2
-            )
+        columns = [labels.astype(np.uint8)[:, None], data]
+        if kind == "binary":  # CIFAR-100 has a coarse label first
+            members[f"batches/{name}.bin"] = np.hstack([columns[0] * 0 + 7] * many + columns).tobytes()
         else:
             out = io.BytesIO()
-            scipy.io.savemat(
-                out,
-                {"data": data, key: labels.astype(np.uint8)[:, None], "batch_label": "training"},
-                do_compression=True,
-            )
+            arrays = {"data": data, "fine_labels" if many else "labels": columns[0], "batch_label": "training"}
+            scipy.io.savemat(out, arrays, do_compression=True)
             members[f"batches/{name}.mat"] = out.getvalue()
     tar(path, members)
 

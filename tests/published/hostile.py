@@ -1,15 +1,13 @@
 """Archives that mean harm, one function each: what it writes, and what the refusal must say."""
 
 import gzip
-import io
-import os
-import pickle
 import struct
 import tarfile
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,18 +24,10 @@ class Case(NamedTuple):
     says: tuple[str, ...]
 
 
-class Bomb:
-    """Runs a command when unpickled."""
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return os.system, ("echo harm > harmed",)
-
-
-def _tar(
-    path: Path, name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"x", size: int | None = None
-) -> None:
+def _tar(path: Path, name: str, kind: bytes = tarfile.REGTYPE, data: bytes = b"x", size: int | None = None) -> None:
     info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.size = kind, link, len(data) if size is None else size
+    data = data if kind in (tarfile.REGTYPE, tarfile.XHDTYPE, b"L") else b""
+    info.type, info.linkname, info.size = kind, "" if data else "/etc/passwd", len(data) if size is None else size
     with path.open("wb") as file:
         raw = info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512) + bytes(1024)
         file.write(gzip.compress(raw) if path.suffix == ".gz" else raw)
@@ -75,13 +65,9 @@ def _zip_of_latin_names(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace("na\u00efve".encode(), b"na\xef\xefve"))
 
 
-def _packed_otherwise(path: Path, method: int, damaged: bool = False) -> None:
-    with zipfile.ZipFile(path, "w", method) as archive:
+def _lzma(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a/odd.png", formats.random_images(1, 5000).tobytes())
-    if damaged:
-        raw = bytearray(path.read_bytes())
-        raw[60:90] = b"\xff" * 30
-        path.write_bytes(raw)
 
 
 def _swallowed(path: Path) -> None:
@@ -136,24 +122,14 @@ def _backslash_zip(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"a/evil_name.png", b"..\\evil_nam.png"))
 
 
-def _npz_of_objects(path: Path) -> None:
-    np.savez(path, images=np.array([Bomb()], dtype=object), labels=np.zeros(1))
-
-
-def _mat(path: Path, **variables: Any) -> None:
-    import scipy.io
-
-    scipy.io.savemat(path, variables)
-
-
 def _mat_bomb(path: Path) -> None:
-    """X says it has 2^31 numbers, packed into a few kilobytes."""
+    """y says it has 2^31 numbers; 32 MiB of zeros are packed into a few kilobytes."""
 
     def part(kind: int, data: bytes, size: int | None = None) -> bytes:
         return struct.pack("<II", kind, len(data) if size is None else size) + data + bytes(-len(data) % 8)
 
     head = part(6, struct.pack("<II", 9, 0)) + part(5, struct.pack("<ii", 1 << 15, 1 << 16)) + part(1, b"y")
-    matrix = head + part(2, bytes(1 << 20), 1 << 31)
+    matrix = head + part(2, bytes(1 << 25), 1 << 31)
     packed = zlib.compress(struct.pack("<II", 14, len(matrix)) + matrix)
     path.write_bytes(
         b"MATLAB 5.0 MAT-file".ljust(124)
@@ -187,161 +163,63 @@ def _h5_damaged(path: Path, at: bytes, piece: bytes) -> None:
     path.write_bytes(raw)
 
 
-def _mat_sides(path: Path) -> None:
-    """An array of a hundred sides of one."""
-    _mat(path, y=np.ones((1,) * 20))
-    raw = path.read_bytes()
-    sides = struct.pack("<II", 5, 80) + struct.pack("<20i", *(1,) * 20)
-    more = struct.pack("<II", 5, 400) + struct.pack("<100i", *(1,) * 100)
-    size = struct.unpack("<I", raw[132:136])[0] + 320
-    path.write_bytes(raw[:132] + struct.pack("<I", size) + raw[136:].replace(sides, more))
-
-
-def _npz(path: Path, **arrays: Any) -> None:
-    np.savez(path, **arrays)
-
-
-def _npz_head(path: Path, head: bytes) -> None:
-    """An array whose head is this text."""
-    text = head.ljust(117) + b"\n"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("images", "labels"):
-            archive.writestr(f"{name}.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(64))
+def _mat_7(path: Path) -> None:
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\x02IM" + b"\x89HDF\r\n\x1a\n".rjust(392))
 
 
 def _idx_bomb(path: Path) -> None:
     path.write_bytes(gzip.compress(struct.pack(">IIII", 2051, 1 << 31, 1 << 15, 1 << 15) + bytes(1000)))
 
 
+TARS = (  # what it is, its member, and what the refusal says
+    ("climbs out", "../../etc/cron.d/x.png", tarfile.REGTYPE, "climbs out"),
+    ("climbs out within", "a/../../x.png", tarfile.REGTYPE, "climbs out"),
+    ("absolute path", "/etc/x.png", tarfile.REGTYPE, "absolute"),
+    ("symbolic link", "a/link.png", tarfile.SYMTYPE, "link"),
+    ("hard link", "a/hard.png", tarfile.LNKTYPE, "link"),
+    ("character device", "a/dev.png", tarfile.CHRTYPE, "device"),
+    ("block device", "a/disk.png", tarfile.BLKTYPE, "device"),
+    ("pipe", "a/pipe.png", tarfile.FIFOTYPE, "pipe"),
+)
 ARCHIVES = [
-    Case(
-        "tar climbs out",
-        "a.tar.gz",
-        lambda p: _tar(p, "../../etc/cron.d/x.png"),
-        ("../../etc/cron.d/x.png", "climbs out"),
+    *(
+        Case(f"tar {what}", "a.tar.gz", partial(_tar, name=name, kind=kind), (name, says))
+        for what, name, kind, says in TARS
     ),
-    Case("tar climbs out within", "a.tar", lambda p: _tar(p, "a/../../x.png"), ("a/../../x.png", "climbs out")),
-    Case("tar absolute path", "a.tar", lambda p: _tar(p, "/etc/x.png"), ("/etc/x.png", "absolute")),
-    Case(
-        "tar symbolic link",
-        "a.tar.gz",
-        lambda p: _tar(p, "a/link.png", tarfile.SYMTYPE, "/etc/passwd", b""),
-        ("a/link.png", "link"),
-    ),
-    Case(
-        "tar hard link",
-        "a.tar",
-        lambda p: _tar(p, "a/hard.png", tarfile.LNKTYPE, "/etc/passwd", b""),
-        ("a/hard.png", "link"),
-    ),
-    Case(
-        "tar character device",
-        "a.tar",
-        lambda p: _tar(p, "a/dev.png", tarfile.CHRTYPE, data=b""),
-        ("a/dev.png", "device"),
-    ),
-    Case(
-        "tar block device",
-        "a.tar",
-        lambda p: _tar(p, "a/disk.png", tarfile.BLKTYPE, data=b""),
-        ("a/disk.png", "device"),
-    ),
-    Case("tar pipe", "a.tar", lambda p: _tar(p, "a/pipe.png", tarfile.FIFOTYPE, data=b""), ("a/pipe.png", "pipe")),
     Case("tar bomb", "a.tar.gz", lambda p: _tar(p, "a/bomb.png", data=bytes(50_000_000)), ("a/bomb.png", "bomb")),
     Case("tar that says it is huge", "a.tar", lambda p: _tar(p, "a/huge.png", size=1 << 40), ("a/huge.png", "bomb")),
-    Case("tar header bomb", "a.tar", _pax_bomb, ("a/long.png", "bomb")),
-    Case("tar cut short", "a.tar", lambda p: _tar(p, "a/cut.png", size=5000), ("a/cut.png", "fetch the archive again")),
-    Case("zip climbs out", "a.zip", lambda p: _zip(p, "../x.png"), ("../x.png", "climbs out")),
-    Case("zip absolute path", "a.zip", lambda p: _zip(p, "/etc/x.png"), ("/etc/x.png", "absolute")),
-    Case("zip drive letter", "a.zip", lambda p: _zip(p, "C:/x.png"), ("C:/x.png", "another system")),
-    Case("zip backslashes", "a.zip", _backslash_zip, ("evil_nam.png", "another system")),
-    Case(
-        "zip symbolic link", "a.zip", lambda p: _zip(p, "a/link.png", b"/etc/passwd", 0o120777), ("a/link.png", "link")
-    ),
-    Case("zip device", "a.zip", lambda p: _zip(p, "a/dev.png", mode=0o020644), ("a/dev.png", "device")),
-    Case("zip bomb", "a.zip", lambda p: _zip(p, "a/bomb.png", bytes(50_000_000)), ("a/bomb.png", "bomb")),
-    Case("zip that lies about a size", "a.zip", _zip_with_lying_size, ("a/lies.png", "fetch the archive again")),
-    Case("zip with a name twice", "a.zip", lambda p: _zip(p, "a/twice.png", times=2), ("a/twice.png", "twice")),
-    Case("zip encrypted", "a.zip", _encrypted, ("a/locked.png", "encrypted")),
-    Case("zip of names that are no UTF-8", "a.zip", _zip_of_latin_names, ("a.zip", "utf-8", "fetch it again")),
-    Case(
-        "zip of LZMA",
-        "a.zip",
-        lambda p: _packed_otherwise(p, zipfile.ZIP_LZMA),
-        ("a/odd.png", "LZMA", "pack the archive anew"),
-    ),
-    Case("zip of damaged LZMA", "a.zip", lambda p: _packed_otherwise(p, zipfile.ZIP_LZMA, True), ("a/odd.png", "LZMA")),
-    Case("zip of bzip2", "a.zip", lambda p: _packed_otherwise(p, zipfile.ZIP_BZIP2), ("a/odd.png", "bzip2")),
-    Case("zip that hides members", "a.zip", _swallowed, ("a.zip", "lists 1 members and says 3", "fetch it again")),
-    Case("zip of nothing", "a.zip", lambda p: p.write_bytes(b"PK\5\6" + bytes(18)), ("a.zip", "holds nothing")),
+    Case("tar header bomb", "a.tar", _pax_bomb, ("a.tar", "a/long.png", "bomb")),
+    Case("tar cut short", "a.tar", lambda p: _tar(p, "a/cut.png", size=5000), ("a/cut.png", "fetch it again")),
     Case("tar of a negative size", "a.tar", _negative, ("a.tar", "refused")),
     Case("tar of a negative size in attributes", "a.tar", _negative_later, ("a.tar",)),
     Case("tar of a chain of names", "a.tar", _chain, ("a.tar", "chain of headers", "refused")),
     Case("tar.gz that was changed", "a.tar.gz", _gzip_changed, ("a.tar.gz", "CRC", "fetch it again")),
+    Case("zip climbs out", "a.zip", lambda p: _zip(p, "../x.png"), ("../x.png", "climbs out")),
+    Case("zip absolute path", "a.zip", lambda p: _zip(p, "/etc/x.png"), ("/etc/x.png", "absolute")),
+    Case("zip drive letter", "a.zip", lambda p: _zip(p, "C:/x.png"), ("C:/x.png", "another system")),
+    Case("zip backslashes", "a.zip", _backslash_zip, ("evil_nam.png", "another system")),
+    Case("zip symbolic link", "a.zip", lambda p: _zip(p, "a/link.png", mode=0o120777), ("a/link.png", "link")),
+    Case("zip device", "a.zip", lambda p: _zip(p, "a/dev.png", mode=0o020644), ("a/dev.png", "device")),
+    Case("zip bomb", "a.zip", lambda p: _zip(p, "a/bomb.png", bytes(50_000_000)), ("a/bomb.png", "bomb")),
+    Case("zip that lies about a size", "a.zip", _zip_with_lying_size, ("a/lies.png", "fetch it again")),
+    Case("zip with a name twice", "a.zip", lambda p: _zip(p, "a/twice.png", times=2), ("a/twice.png", "twice")),
+    Case("zip encrypted", "a.zip", _encrypted, ("a/locked.png", "encrypted")),
+    Case("zip of names that are no UTF-8", "a.zip", _zip_of_latin_names, ("a.zip", "utf-8", "fetch it again")),
+    Case("zip of LZMA", "a.zip", _lzma, ("a/odd.png", "LZMA", "pack the archive anew")),
+    Case("zip that hides members", "a.zip", _swallowed, ("a.zip", "lists 1 members and says 3", "fetch it again")),
+    Case("zip of nothing", "a.zip", lambda p: p.write_bytes(b"PK\5\6" + bytes(18)), ("a.zip", "holds nothing")),
     Case("no archive at all", "a.zip", lambda p: p.write_bytes(b"<html>not found</html>"), ("a.zip", "fetch it again")),
 ]
 ARRAYS = [
-    Case("npz of objects", "train.npz", _npz_of_objects, ("images", "refused")),
-    Case(
-        "mat 7.3",
-        "train_32x32.mat",
-        lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n".ljust(600)),
-        ("train_32x32.mat", "7.3"),
-    ),
-    Case(
-        "mat of cells",
-        "train_32x32.mat",
-        lambda p: _mat(p, X=np.zeros(3), y=np.array([1, "a"], object)),
-        ("y", "cell array"),
-    ),
-    Case("mat of structs", "train_32x32.mat", lambda p: _mat(p, X=np.zeros(3), y={"a": 1}), ("y", "struct")),
-    Case("mat bomb", "train_32x32.mat", _mat_bomb, ("y", "not read")),
+    Case("mat 7.3", "train_32x32.mat", _mat_7, ("train_32x32.mat", "of MATLAB 7.3, save it again")),
+    Case("mat bomb", "train_32x32.mat", _mat_bomb, ("train_32x32.mat", "a bomb")),
     Case("h5 link to another file", "usps.h5", lambda p: _h5(p, "external link"), ("train/data", "link")),
     Case("h5 kept in another file", "usps.h5", lambda p: _h5(p, "external storage"), ("train/data", "another file")),
     Case("h5 of text", "usps.h5", lambda p: _h5(p, "text"), ("train/data", "not an array of numbers")),
-    Case("h5 without its heap", "usps.h5", lambda p: _h5_damaged(p, b"HEAP", b"heap"), ("usps.h5", "fetch it again")),
+    Case("h5 without heap", "usps.h5", lambda p: _h5_damaged(p, b"HEAP", b"heap"), ("usps.h5", "fetch it again")),
+    Case("h5 without tree", "usps.h5", lambda p: _h5_damaged(p, b"TREE", b"\xff" * 40), ("usps.h5", "fetch it again")),
     Case(
-        "h5 without its tree", "usps.h5", lambda p: _h5_damaged(p, b"TREE", b"\xff" * 40), ("usps.h5", "fetch it again")
+        "h5 without groups", "usps.h5", lambda p: _h5_damaged(p, b"SNOD", b"\xff" * 60), ("usps.h5", "fetch it again")
     ),
-    Case(
-        "h5 without its groups",
-        "usps.h5",
-        lambda p: _h5_damaged(p, b"SNOD", b"\xff" * 60),
-        ("usps.h5", "fetch it again"),
-    ),
-    Case("mat of a hundred sides", "train_32x32.mat", _mat_sides, ("y", "fetch it again")),
-    Case(
-        "npz of text", "train.npz", lambda p: _npz(p, images=np.array(["a"]), labels=np.zeros(1)), ("images", "refused")
-    ),
-    Case(
-        "npz of times",
-        "train.npz",
-        lambda p: _npz(p, images=np.zeros(1), labels=np.zeros(1, "M8[s]")),
-        ("labels", "refused"),
-    ),
-    Case(
-        "npz of half a head",
-        "train.npz",
-        lambda p: _npz_head(p, b"{'descr': '|u1', 'shape': (1,"),
-        ("images", "refused"),
-    ),
-    Case(
-        "npz of a huge shape",
-        "train.npz",
-        lambda p: _npz_head(p, b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,), }"),
-        ("images", "refused"),
-    ),
-    Case(
-        "idx that says it is huge",
-        "train-images-idx3-ubyte.gz",
-        _idx_bomb,
-        ("train-images-idx3-ubyte.gz", "fetch it again"),
-    ),
+    Case("idx that says it is huge", "idx3-ubyte.gz", _idx_bomb, ("idx3-ubyte.gz", "fetch it again")),
 ]
-PICKLES = {
-    "a command": pickle.dumps({b"data": Bomb()}),
-    "a command, protocol 0": pickle.dumps({b"data": Bomb()}, 0),
-    "eval": b"c__builtin__\neval\n(S'1+1'\ntR.",
-    "an array of objects": pickle.dumps({b"data": np.array([1, "a"], dtype=object)}, 2),
-    "another class": pickle.dumps({b"data": io.StringIO()}),
-}

@@ -73,7 +73,7 @@ def test_a_damaged_byte_is_noticed(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("a/1.png", b"abcdefgh" * 100)
     path.write_bytes(path.read_bytes().replace(b"abcdefgh" * 100, b"abcdefgH" + b"abcdefgh" * 99))
-    with pytest.raises(InputError, match=r"a/1\.png.*fetch the archive again"):
+    with pytest.raises(InputError, match=r"a/1\.png.*fetch it again"):
         [member.read() for member in members(path)]
 
 

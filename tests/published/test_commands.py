@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from published import formats
 from typer.testing import CliRunner
 
 from adamatch.base.errors import InputError
 from adamatch.datasets import catalog, commands
-from adamatch.datasets.catalog import DataSet, Domain, File
+from adamatch.datasets.source import DataSet, Domain, File
 from adamatch.images.store import Store
 
 
@@ -71,7 +72,7 @@ def test_errors_are_raised_in_one_line(tmp_path: Path) -> None:
 def test_download_goes_on_when_one_file_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "there.bin").write_bytes(b"x")
     domain = Domain((File("lost.bin"), File("there.bin")), {"train": 1}, "http://page.example/")
-    monkeypatch.setitem(catalog.SETS, "zoo", DataSet("Zoo", {"photo": domain}, 3, (8,)))
+    monkeypatch.setitem(catalog.SETS, "zoo", DataSet({"photo": domain}, lambda found, domain: {}, (8,), {}))
     with pytest.raises(InputError, match=r"1 of 2 files of zoo .*lost\.bin.*by hand from http://page\.example/"):
         call("download", "zoo", "--to", tmp_path)
 
@@ -82,8 +83,6 @@ def test_generate(folder: Path, tmp_path: Path) -> None:
     store = Store.open(data / "digitfive" / "synthetic_drawn" / "train-32")
     assert len(store) == 20
     assert store.info["generated"] == "by adamatch, seed 0"
-    from PIL import Image
-
     (tmp_path / "photos").mkdir()
     for i in range(2):
         Image.new("RGB", (50, 50), (i, i, i)).save(tmp_path / "photos" / f"{i}.jpg")
@@ -92,11 +91,14 @@ def test_generate(folder: Path, tmp_path: Path) -> None:
     assert "made here" in call("list", "--data", data)
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("list",), ("download",), ("prepare",), ("verify",), ("generate",), ("generate", "digits")]
-)
-def test_help(words: tuple[str, ...]) -> None:
-    said = call(*words, "--help")
-    assert "Usage" in said
-    if words not in ((), ("list",), ("generate",)):
-        assert "Example: adamatch data" in said
+def test_help() -> None:
+    for words in (
+        (),
+        ("list",),
+        ("download",),
+        ("prepare",),
+        ("verify",),
+        ("generate", "mnistm"),
+        ("generate", "digits"),
+    ):
+        assert ("Example: adamatch data" in call(*words, "--help")) == (words not in ((), ("list",)))

@@ -1,6 +1,7 @@
-"""The loop that fills stores: killed, damaged, with one worker or several, it ends with the same store or an honest error."""
+"""The loop that fills stores: killed, damaged, with one worker or several, it ends with the same store or an error."""
 
 import errno
+import io
 import multiprocessing as mp
 import os
 import random
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,12 +33,10 @@ def archive(folder: Path, count: int = COUNT, bad: tuple[int, ...] = ()) -> Spli
     path = folder / "images.zip"
     names = [f"a/{i:04d}.png" for i in range(count)]
     if not path.exists():
-        images = formats.random_images(count, 40, 50, 3)
-        data = [formats.encoded(image) for image in images]
-        formats.zipped(
-            path,
-            {name: d[: len(d) // 2] if i in bad else d for i, (name, d) in enumerate(zip(names, data, strict=True))},
-        )
+        data = [formats.encoded(image) for image in formats.random_images(count, 40, 50, 3)]
+        for i in bad:
+            data[i] = data[i][: len(data[i]) // 2]
+        formats.zipped(path, dict(zip(names, data, strict=True)))
     return from_names(path, names, np.arange(count) % 7, tuple("abcdefg"))
 
 
@@ -230,21 +230,22 @@ def test_no_images_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_and_what_was_done_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = 0
-    pwrite = os.pwrite
+    class Full(io.FileIO):
+        """A file on a disk with room for 40 images."""
 
-    def full(file: int, data: bytes, offset: int) -> int:
-        nonlocal written
-        written += 1
-        if written > 40:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return pwrite(file, data, offset)
+        def write(self, block: Any) -> int:
+            if self.tell() >= 40 * 16 * 16 * 3:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(block)
 
     split = from_arrays(formats.random_images(100, 16, 16, 3), None, ("a",), [tmp_path])
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\): make room and run it again"):
-        run(split, tmp_path / "store")
-    monkeypatch.setattr(os, "pwrite", pwrite)
+    real = Path.open
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Path, "open", lambda p, mode="r", **how: Full(p, mode) if mode == "r+b" else real(p, mode, **how)
+        )
+        with pytest.raises(InputError, match=r"cannot be written \(No space left on device\): make room"):
+            run(split, tmp_path / "store")
     assert np.load(tmp_path / ".store.partial" / "done.npy").sum() == 40
     np.testing.assert_array_equal(run(split, tmp_path / "store").images, formats.random_images(100, 16, 16, 3))
 

@@ -1,4 +1,4 @@
-"""The real sets, where they are: $ADAMATCH_TEST_DATA names a folder with mnist, usps, mnist_m, svhn and pacs as downloaded.
+"""The real sets: $ADAMATCH_TEST_DATA names a folder with mnist, usps, mnist_m, svhn and pacs as downloaded.
 
 Each is read a second time here, with other code, and every byte of every store is compared.
 """
@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from published.formats import Array
 
+from adamatch.datasets.catalog import plan
 from adamatch.datasets.prepare import store_split
-from adamatch.datasets.readers import plan
 from adamatch.datasets.verify import verify
 from adamatch.images.store import Store
 

@@ -17,8 +17,7 @@ def test_rendered_has_the_shape_and_balance_asked_for() -> None:
     assert store.images.shape == (203, 16, 16, 3)
     assert store.images.dtype == np.uint8
     assert store.labels is not None
-    counts = np.bincount(store.labels, minlength=10)
-    assert set(counts) == {20, 21}
+    assert set(np.bincount(store.labels, minlength=10)) == {20, 21}
     assert store.classes == tuple("0123456789")
     assert (store.images == store.images[..., :1]).all(), "grey"
     assert not np.array_equal(store.labels[:20], np.arange(20) % 10), "shuffled"

@@ -34,7 +34,7 @@ def photos(tmp_path: Path) -> Path:
 
 def test_mnistm_is_the_difference_of_a_patch_and_a_digit(tmp_path: Path, photos: Path) -> None:
     images, labels = formats.mnist(tmp_path, "train")
-    mnist = digits.mnist(Found(tmp_path))["train"]()
+    mnist = digits.mnist(Found(tmp_path))["train"]
     store = run(mnistm_generated(mnist, photos, "train"), tmp_path / "store")
     padded = np.pad(images, ((0, 0), (2, 2), (2, 2))).astype(int)
     colours = [(i * 20, 255 - i * 20, 7) for i in range(10)]
@@ -59,7 +59,7 @@ def test_mnistm_patches_come_from_the_whole_photograph(tmp_path: Path) -> None:
 
 def test_too_few_photographs(tmp_path: Path, photos: Path) -> None:
     formats.mnist(tmp_path, "train")
-    mnist = digits.mnist(Found(tmp_path))["train"]()
+    mnist = digits.mnist(Found(tmp_path))["train"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has 0 photographs"):
         mnistm_generated(mnist, tmp_path / "empty", "train")

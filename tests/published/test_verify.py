@@ -10,7 +10,7 @@ from published import formats
 from adamatch.base.errors import InputError
 from adamatch.base.files import checksum, sealed, unsealed
 from adamatch.datasets import catalog, verify
-from adamatch.datasets.catalog import DataSet, Domain
+from adamatch.datasets.source import DataSet, Domain
 from adamatch.images.store import Store, Writer
 
 CLASSES = ("cat", "dog", "emu")
@@ -29,7 +29,7 @@ def write(path: Path, count: int, seed: int = 0, **info: object) -> Path:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A published set of 30 + 9 images in three classes, of which 12 are a customary subset; prepared as published."""
     domain = Domain((), {"train": (10, 10, 10), "test": 9}, "page", subset={"train": 12})
-    monkeypatch.setitem(catalog.SETS, "zoo", DataSet("Zoo", {"photo": domain}, 3, (8,)))
+    monkeypatch.setitem(catalog.SETS, "zoo", DataSet({"photo": domain}, lambda found, domain: {}, (8,), {}))
     write(tmp_path / "zoo" / "photo" / "train-8", 30, 0)
     write(tmp_path / "zoo" / "photo" / "test-8", 9, 1)
     return tmp_path
@@ -85,7 +85,7 @@ def test_a_wrong_number_and_a_customary_one(root: Path) -> None:
 
 def test_a_sum_is_held_against_both_splits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for total, errors in ((39, 0), (40, 1)):
-        entry = DataSet("Zoo", {"photo": Domain((), {"train+test": total}, "page")}, 3, (8,))
+        entry = DataSet({"photo": Domain((), {"train+test": total}, "page")}, lambda found, domain: {}, (8,), {})
         monkeypatch.setitem(catalog.SETS, "zoo", entry)
         assert len(found(root, "error")) == errors
 

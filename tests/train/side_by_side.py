@@ -20,7 +20,7 @@ from train import several, tiny
 
 from adamatch import methods, networks
 from adamatch.config.run import Run
-from adamatch.images.sampler import Stream
+from adamatch.images.sampler import IndexStream
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods.contract import Batch, Method, Phase
 from adamatch.networks.wideresnet import WideResNet
@@ -235,7 +235,7 @@ class Draw:
         for number, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):
             drawn = getattr(pool, "drawn", None)
             length = len(pool) if drawn is None else len(drawn)
-            self.streams.append(Stream(length, count, run.seed * 10 + number, torch.device("cpu")))
+            self.streams.append(IndexStream(length, count, run.seed * 10 + number, torch.device("cpu")))
 
     def next(self) -> Drawn:
         pictures, labels = [], []

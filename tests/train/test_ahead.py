@@ -1,4 +1,4 @@
-"""Kernels compiled ahead: which ones, for which passes, and that nothing happens where there is nothing to compile."""
+"""Kernels compiled in advance: which ones, for which passes; nothing is started where nothing is to be compiled."""
 
 import json
 import os
@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from adamatch.config.recipe import Recipe
-from adamatch.kernels import norm_kernels
+from adamatch.kernels import runtime
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
-from adamatch.config.presets import PRETRAINED
 from adamatch.train import precompile
 
-RECIPE = Recipe(network="efficientnet-lite0", size=32, **{**PRETRAINED, "batch": 2})
+RECIPE = Recipe(network="efficientnet-lite0", size=32, images=100, batch=2, weight_decay=0.002)
+CUDA = torch.device("cuda")
 
 
 class Passes(nn.Module):
@@ -27,10 +27,8 @@ class Passes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.seen = (
-            nn.BatchNorm2d(3),
-            list[precompile.Pass](),
-        )  # without the first there is nothing to do twice
+        self.norm = nn.BatchNorm2d(3)  # without one there is nothing to do twice
+        self.seen = list[precompile.Pass]()
 
     def forward(self, x: torch.Tensor, groups: tuple[int, ...] | None = None) -> torch.Tensor:
         self.seen.append((len(x), groups))
@@ -46,7 +44,7 @@ def test_passes_are_those_of_the_methods() -> None:
     assert precompile._pass("mcd", RECIPE) is None
 
 
-@pytest.mark.skipif(not norm_kernels.AVAILABLE, reason="needs Triton")
+@pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
 def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
     """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
     passes = [precompile._pass("supervised", RECIPE), precompile._pass("fixmatch+", RECIPE)]
@@ -75,7 +73,7 @@ assert [each.name for each in launchers] == [launches[1][0].__name__]
     assert sorted(first + second) == sorted(every)
     assert len(every) == len(set(every)) > 50
     names = {each.split()[0] for each in every}
-    assert names >= {"_moments", "_apply", "_grad_sums", "_grad_input", "_convolve", "_weight_grad", "_spread"}
+    assert names >= {"_moments", "_apply", "_grad_sums", "_grad_input", "_convolve", "_spread"}
     assert len(list(tmp_path.rglob("*.cubin"))) == 1  # the second of two
 
 
@@ -93,65 +91,65 @@ def test_nothing_is_started_without_a_gpu(network: str, monkeypatch: pytest.Monk
         pass
 
 
-def test_what_is_compiled_once_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    started: list[list[str]] = []
+class Worker:
+    """A process that is started and does nothing."""
 
-    class Worker:
-        def __init__(self, command: list[str], **_: object) -> None:
-            started.append(command)
+    started: list[list[str]]
+    killed: int
 
-        def wait(self, seconds: float) -> int:
-            return 0
+    def __init__(self, command: list[str], **_: object) -> None:
+        Worker.started.append(command)
 
-        def kill(self) -> None:
-            pass
+    def wait(self, seconds: float) -> int:
+        return 0
 
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
+    def kill(self) -> None:
+        Worker.killed += 1
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Triton's, on a machine with a GPU and six cores."""
+    Worker.started, Worker.killed = [], 0
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(runtime, "AVAILABLE", True)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
     monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
     monkeypatch.setattr("subprocess.Popen", Worker)
+    return tmp_path / "cache"
+
+
+@pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
+def test_what_is_compiled_once_is_not_compiled_again_until_a_kernel_changes(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for methods, count in ((("adamatch", "supervised"), 4), (("adamatch",), 4), (("adamatch", "fixmatch+"), 8)):
-        with precompile.compiled(RECIPE, methods, torch.device("cuda")):
+        with precompile.compiled(RECIPE, methods, CUDA):
             pass
-        assert len(started) == count
-    first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in started[::4])
+        assert len(Worker.started) == count
+    first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in Worker.started[::4])
     assert first == [(20, [4, 16]), (4, None)]
     assert second == [(16, None)]
+    read = Path.read_bytes
+    changed = "norm_kernels.py"
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == changed))
+    with precompile.compiled(RECIPE, ("adamatch",), CUDA):
+        pass
+    assert len(Worker.started) == 12
 
 
-def test_workers_end_with_the_reading_that_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed = []
-
-    class Worker:
-        def __init__(self, *_: object, **__: object) -> None:
-            pass
-
-        def kill(self) -> None:
-            killed.append(self)
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
-    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
-    monkeypatch.setattr("subprocess.Popen", Worker)
-    with pytest.raises(OSError, match="no such"), precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
+@pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
+def test_workers_end_with_the_reading_that_failed(cache: Path) -> None:
+    with pytest.raises(OSError, match="no such"), precompile.compiled(RECIPE, ("adamatch",), CUDA):
         raise OSError("no such folder")
-    assert len(killed) == 4
-    assert not list(tmp_path.glob("adamatch-*"))
+    assert (len(Worker.started), Worker.killed) == (4, 4)
+    assert not list(cache.glob("adamatch-*"))
 
 
-def test_of_processes_that_start_together_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(norm_kernels, "AVAILABLE", True)
-    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr("adamatch.base.system.cores", lambda: 6)
-    monkeypatch.setattr("subprocess.Popen", pytest.fail)
-    other = precompile._alone()
-    assert other is not None
-    with precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
-        pass
-    other.release()
+@pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
+def test_of_processes_that_start_together_one_compiles(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with precompile.compiled(RECIPE, ("adamatch",), CUDA), precompile.compiled(RECIPE, ("supervised",), CUDA):
+        assert len(Worker.started) == 4
     monkeypatch.setenv("TRITON_CACHE_DIR", "/proc/none")  # nothing can be made there
-    with precompile.compiled(RECIPE, ("adamatch",), torch.device("cuda")):
-        pass
+    with precompile.compiled(RECIPE, ("adamatch",), CUDA):
+        assert len(Worker.started) == 4

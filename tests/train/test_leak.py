@@ -207,8 +207,8 @@ def test_labels_of_images_that_were_not_chosen_change_no_bit(
 ) -> None:
     run = tiny.a_run(task=task, labels=2)
     assert TARGET.labels is not None
-    rows, notes = tasks.choose(TARGET.labels, TARGET.classes, 2, 0)
-    monkeypatch.setattr(tasks, "choose", lambda *_: (rows, notes))
+    rows, notes = tasks.choose_labelled(TARGET.labels, TARGET.classes, 2, 0)
+    monkeypatch.setattr(tasks, "choose_labelled", lambda *_: (rows, notes))
     others = (TARGET.labels + 1) % 3
     others[rows] = TARGET.labels[rows]
     for name, labels in (("true", TARGET.labels), ("other", others)):

@@ -19,7 +19,7 @@ from adamatch.base import errors
 from adamatch.base.errors import InputError
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
-from adamatch.images.tasks import Problem, pose
+from adamatch.images.tasks import Problem, make_problem
 from adamatch.methods import Supervised
 from adamatch.train import memory
 from adamatch.train.batches import Batches, method_of
@@ -46,7 +46,7 @@ def posed(size: int) -> Problem:
     """Images of any size."""
     stores = [tiny.store(6, seed) for seed in (1, 2)]
     source, target = (replace(each, images=each.images.repeat(size // 8, 1).repeat(size // 8, 2)) for each in stores)
-    return pose("uda", [source], target, {})
+    return make_problem("uda", [source], target, {})
 
 
 def of(name: str, size: int, batch: int, method: str = "adamatch") -> tuple[Run, Problem, nn.Module]:
@@ -94,7 +94,8 @@ class Twice(nn.Module):
 def test_memory_that_tensors_share_is_counted_once() -> None:
     batch = memory._empty_batch(50, 0, (3, 8, 8), 3)
     once, twice = (
-        memory._saved_bytes(memory._on_meta(Twice(copied=each)), memory._on_meta(Supervised(3)), 0, batch) for each in (False, True)
+        memory._saved_bytes(memory._on_meta(Twice(copied=each)), memory._on_meta(Supervised(3)), 0, batch)
+        for each in (False, True)
     )
     assert twice - once == 2 * 50 * 3 * 4  # both views' logits, float32
 

@@ -17,8 +17,7 @@ from train import tiny
 
 from adamatch.base.errors import InputError
 from adamatch.images.tasks import Labelled
-from adamatch.train.meter import warnings_of
-from adamatch.train.meter import Meter
+from adamatch.train.meter import Meter, warnings_of
 from adamatch.train.speed import Captured, Inputs
 from adamatch.train.step import Step
 

@@ -28,7 +28,7 @@ from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.feed import Place
 from adamatch.images.store import Store
-from adamatch.images.tasks import Problem, pose
+from adamatch.images.tasks import Problem, make_problem
 from adamatch.model import Model
 from adamatch.train import checkpoint
 from adamatch.train.execution import Execution
@@ -63,7 +63,7 @@ def store(count: int, seed: int) -> Store:
 
 def problem(task: str = "uda", *, labels: int = 0, seed: int = 0, target: Store | None = None) -> Problem:
     sources = [] if task == "ssl" else [store(30, 1)]
-    return pose(task, sources, target or store(27, 2), {"target": store(12, 3)}, labels=labels, seed=seed)
+    return make_problem(task, sources, target or store(27, 2), {"target": store(12, 3)}, labels=labels, seed=seed)
 
 
 def a_run(**changes: Any) -> Run:

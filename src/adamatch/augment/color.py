@@ -11,7 +11,7 @@ def grey(x: Tensor) -> Tensor:
 
 
 def smooth_and_blur(x: Tensor) -> tuple[Tensor, Tensor]:
-    """ImageFilter.SMOOTH (3x3, centre 5 of 13) and BLUR (the rim of 5x5), borders kept; x uint8 [B,C,H,W] -> float each."""
+    """ImageFilter.SMOOTH (3x3, centre 5 of 13) and BLUR (rim of 5x5), borders kept; x uint8 [B,C,H,W] -> two floats."""
     v = x.to(torch.int16)  # sums of 25 pixels fit
     row3 = v[..., :-2] + v[..., 1:-1] + v[..., 2:]
     row5 = row3[..., 1:-1] + v[..., :-4] + v[..., 4:]
@@ -34,20 +34,20 @@ def blend(a: Tensor, b: Tensor, amount: Tensor) -> Tensor:
 
 
 def stretches() -> Tensor:
-    """v * (255 / d) in double [256 d, 256 v]: autocontrast's products, rounded once and for all as Python rounds them."""
+    """v * (255 / d) in double [256 d, 256 v]: autocontrast's products, rounded as Python rounds them."""
     d = torch.arange(256, dtype=torch.float64).clamp(min=1).unsqueeze(1)
     return torch.arange(256, dtype=torch.float64) * (torch.full_like(d, 255.0) / d)
 
 
 def autocontrast_table(low: Tensor, high: Tensor, stretch: Tensor) -> Tensor:
-    """Table that stretches [low, high] to [0, 255]; low, high int64 [B,C,1], stretch from `stretches` -> int32 [B,C,256]."""
+    """Table that stretches [low, high] (int64 [B,C,1]) to [0, 255], with `stretches()` -> int32 [B,C,256]."""
     products = stretch[(high - low).squeeze(2)]
     table = (products - products.gather(2, low)).int().clamp(0, 255)
     return torch.where(high > low, table, _identity(table))
 
 
 def equalize_table(pixels: Tensor, high: Tensor) -> Tensor:
-    """Table that flattens the histogram; pixels int64 [B,C,N], high (their maximum) int64 [B,C,1] -> int32 [B,C,256]."""
+    """Table that flattens the histogram; pixels int64 [B,C,N], their maximum int64 [B,C,1] -> int32 [B,C,256]."""
     B, C, _ = pixels.shape
     count = torch.zeros(B, C, 256, dtype=torch.int32, device=pixels.device)
     count = count.scatter_add(2, pixels, torch.ones_like(pixels, dtype=torch.int32))

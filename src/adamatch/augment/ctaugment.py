@@ -79,7 +79,7 @@ class CTAugment(nn.Module):
         self.rates2.copy_(_move(self.rates2, cell2, proximity, self.decay))
 
     def weights(self) -> Tensor:
-        """How likely a level's bins are, up to a factor: [operations,LEVELS], zero where an operation has fewer bins."""
+        """How likely a level's bins are, up to a factor: [operations,LEVELS], zero for bins that are not there."""
         exists = torch.arange(LEVELS, device=self.bins.device) < self.bins.unsqueeze(1).clamp(min=1)
         return self._likely(torch.where(exists, self.rates + (1 - self.decay), 0.0))
 

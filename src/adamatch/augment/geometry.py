@@ -65,7 +65,7 @@ def _resize_rows(x: Tensor, first: Tensor, weight: Tensor) -> Tensor:
 
 
 def resize_taps(size: int) -> tuple[Tensor, Tensor]:
-    """First tap int64 [M,6,size] and weights int32 [M,6,TAPS,size] of cutting M = size/4 + 1 margins off and resizing back.
+    """First tap int64 [M,6,size] and weights int32 [M,6,TAPS,size] of cutting off M = size/4 + 1 margins and resizing.
 
     The second axis is the method, in the published order: Lanczos, bicubic, bilinear, box, Hamming, nearest.
     """

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.augment import color, geometry
+from adamatch.augment.weak import grey_square
 from adamatch.base.errors import InputError, unknown
 
 OPS = (
@@ -25,7 +26,7 @@ AMOUNTS = {
     "posterize": FULL, "solarize": FULL,
 }  # fmt: skip
 
-# Published translations move by at most 0.3 pixels, which nearest sampling rounds away; 0.3 of the side is what is meant.
+# Published translations move by at most 0.3 pixels, which nearest sampling rounds away; 0.3 of the side is meant.
 TRANSLATIONS = ("meant", "published")
 
 
@@ -56,13 +57,11 @@ class Tables(nn.Module):
 def apply(x: Tensor, op: Tensor, level: Tensor, level2: Tensor, place: Tensor, tables: Tables) -> Tensor:
     """One operation per image.
 
-    x uint8 [B,3,S,S], op int64 [B] into OPS, level and level2 (rescale's method) float32 [B] in [0,1), place float32 [B,2]
-    (cutout's centre, vertical then horizontal) -> uint8 [B,3,S,S]
+    x uint8 [B,3,S,S], op int64 [B] into OPS, level and level2 (rescale's method) float32 [B] in [0,1),
+    place float32 [B,2] (cutout's centre, vertical then horizontal) -> uint8 [B,3,S,S]
     """
-    if x.shape[1:] != (3, tables.size, tables.size):
-        raise InputError(
-            f"images of shape {tuple(x.shape[1:])}: the operations were built for (3, {tables.size}, {tables.size})"
-        )
+    if x.shape[1:] != (shape := (3, tables.size, tables.size)):
+        raise InputError(f"images of shape {tuple(x.shape[1:])}: the operations were built for {shape}")
     level = level.double()  # levels become pixels, degrees and amounts as in Python
     x = geometry.affine(x, _matrix(op, level, tables))
     x = geometry.resize(x, *_resize_setting(op, level, level2.double(), tables))
@@ -143,8 +142,5 @@ def _look_up(x: Tensor, op: Tensor, level: Tensor, tables: Tables) -> Tensor:
 def _cutout(x: Tensor, op: Tensor, level: Tensor, place: Tensor) -> Tensor:
     """A grey square of up to half the side, cut at the border; its centre is a pixel chosen by place."""
     size = x.shape[-1]
-    half = torch.where(_is(op, "cutout"), (1 + (level * size * 0.499).int()) // 2, 0).reshape(-1, 1)
-    centre = (place * size).int()
-    pixel = torch.arange(size, dtype=torch.int32, device=x.device)
-    rows, columns = ((pixel >= c - half) & (pixel < c + half) for c in torch.split(centre, 1, dim=1))
-    return x.masked_fill((rows.unsqueeze(2) & columns.unsqueeze(1)).unsqueeze(1), 127)
+    half = torch.where(_is(op, "cutout"), (1 + (level * size * 0.499).int()) // 2, 0).reshape(-1, 1, 1)
+    return grey_square(x, (place * size).int(), half)

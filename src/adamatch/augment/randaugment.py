@@ -10,7 +10,7 @@ CUTOUT = OPS.index("cutout")  # left out, because every strong view ends with on
 
 
 class RandAugment(nn.Module):
-    """`depth` operations per image, each at a random level; a pure function of images and uniforms u [B,draws] in [0,1)."""
+    """`depth` operations per image, each at a random level; a function of images and uniforms u [B,draws] alone."""
 
     def __init__(self, size: int, depth: int = 2, translate: str = "meant") -> None:
         super().__init__()

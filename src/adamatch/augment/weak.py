@@ -31,14 +31,18 @@ def cutout(x: Tensor, u: Tensor) -> Tensor:
     """
     side = x.shape[-1]
     half = (1 + int(side * 0.499)) // 2  # the published size at full level
-    centre = (u * side).long()[:, :, None]  # [B, 2, 1]
-    line = torch.arange(side, device=x.device)
-    inside = (line >= centre - half) & (line < centre + half)  # [B, 2, side]
+    return grey_square(x, (u * side).long(), half)
+
+
+def grey_square(x: Tensor, centre: Tensor, half: Tensor | int) -> Tensor:
+    """A square of 2 `half` pixels ([B, 1, 1], or for all images) around centre [B, 2], clipped at the borders."""
+    line = torch.arange(x.shape[-1], device=x.device)
+    inside = (line >= centre[:, :, None] - half) & (line < centre[:, :, None] + half)  # [B, 2, side]
     hole = inside[:, 0, :, None] & inside[:, 1, None, :]
     return x.masked_fill(hole[:, None], GREY)
 
 
 def _reflect(side: int, pad: int, device: torch.device) -> Tensor:
-    """Pixel behind each position of a line that was padded by reflection: a table, because Inductor mishandles abs() here."""
+    """Pixel at each position of a line padded by reflection: a table, because Inductor mishandles abs() here."""
     ends = torch.arange(pad, 0, -1, device=device), torch.arange(side - 2, side - 2 - pad, -1, device=device)
     return torch.cat([ends[0], torch.arange(side, device=device), ends[1]])

@@ -1,4 +1,4 @@
-"""What is given on the command line as text -> values; and what arguments are called there, and in Python."""
+"""Arguments as the user writes them, on the command line and in Python; and values of the command line from text."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,12 @@ from typing import Any
 from adamatch.base.errors import InputError, shortened
 
 _command: ContextVar[bool] = ContextVar("command", default=False)
+_NONE = object()
 
 
 @contextmanager
 def as_command() -> Iterator[None]:
-    """Inside of it arguments are called as on the command line."""
+    """Within it, messages name arguments as on the command line."""
     before = _command.set(True)
     try:
         yield
@@ -20,26 +21,14 @@ def as_command() -> Iterator[None]:
         _command.reset(before)
 
 
-def argument(name: str) -> str:
-    """`--labels-per-class` on the command line, `labels_per_class` in Python."""
-    return f"--{name.removesuffix('s') if name == 'options' else name}".replace("_", "-") if _command.get() else name
-
-
-def setting(name: str, value: object) -> str:
-    """`--skip-bad`, `--no-twin`, `--frozen 0` on the command line; `skip_bad=True`, `twin=False`, `frozen=0` in Python."""
+def argument(name: str, value: object = _NONE) -> str:
+    """`--frozen`, `--frozen 0`, `--skip-bad`, `--no-twin`; in Python frozen, frozen=0, skip_bad=True, twin=False."""
     if not _command.get():
-        return f"{name}={value!r}"
-    if isinstance(value, bool):
-        return argument(name if value else f"no_{name}")
-    return f"{argument(name)} {value}"
-
-
-def flag(name: str) -> str:
-    return setting(name, True)
-
-
-def overwriting() -> str:
-    return flag("overwrite")
+        return name if value is _NONE else f"{name}={value!r}"
+    if value is False:
+        name = f"no_{name}"
+    name = "--" + (name.removesuffix("s") if name == "options" else name).replace("_", "-")
+    return name if value is _NONE or isinstance(value, bool) else f"{name} {value}"
 
 
 def number(name: str, text: str, kind: type[int] | type[float]) -> float | None:

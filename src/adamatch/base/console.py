@@ -1,6 +1,6 @@
-"""What people read: lines and tables at the terminal's width (in a file or a pipe as wide as need be), cells of a spreadsheet.
+"""Output: lines and tables as wide as the terminal (unlimited in a file or a pipe), and cells of a spreadsheet.
 
-Names of files and classes come from anywhere. Rich takes none of them for its markup, and `shown` escapes the rest.
+Names of files and classes come from outside: Rich takes none of them for its markup, and `shown` escapes the rest.
 """
 
 import io
@@ -17,7 +17,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """One that takes text as it is."""
+    """One that prints text as it is."""
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -29,13 +29,12 @@ def print_table(table: Table) -> None:
     out = console()
     out.soft_wrap = False
     if not out.is_terminal:
-        wanted = Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum
-        out.width = max(out.width, wanted)
+        out.width = max(out.width, Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum)
     out.print(table)
 
 
 def percent(share: float) -> str:
-    """5%; below one with a decimal."""
+    """5%; below one percent with a decimal."""
     return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
 
 
@@ -45,7 +44,7 @@ def no_formula(text: str) -> str:
 
 
 def write_anything() -> None:
-    """A console that knows only ASCII, say, gets the characters that it lacks escaped, and not an error."""
+    """On a console without Unicode, print characters that it lacks escaped instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,38 +1,36 @@
-"""Errors meant for the person at the keyboard: one line that names the thing and the remedy."""
+"""Errors meant for the user: one line that names the thing and the remedy."""
 
 import difflib
 import unicodedata
 from collections.abc import Iterable
 
-UNSHOWN = {
-    "Cc",
-    "Cf",
-    "Cs",
-    "Zl",
-    "Zp",
-}  # Unicode's controls, directions of writing, halves of characters, ends of lines
+UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode's controls, bidirectional marks, surrogates, line separators
 JOINERS = "\u200c\u200d"  # they belong to the writing of some languages, and to emoji
-NO_MEMORY = (
-    "out of memory",
-    "allocate memory",
-    "not enough memory",
-    "alloc_failed",
-)  # PyTorch, its allocators, cuDNN, cuBLAS
-LONGEST = 60  # characters of what was given that an error repeats
+# How PyTorch, its allocators, cuDNN and cuBLAS say it.
+NO_MEMORY = ("out of memory", "allocate memory", "not enough memory", "alloc_failed")
+LONGEST = 60  # characters of a value that an error repeats
 
 
 class InputError(ValueError):
-    """What was asked for cannot be done; the message is one line and says what to do instead."""
+    """The request cannot be met; the message is one line and says what to do instead."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(shown(str(message)))
 
 
+class StoppedElsewhere(InputError):  # noqa: N818
+    """Another rank has ended the run, and says why."""
+
+
+class Interruption(Exception):  # noqa: N818
+    """The run was asked to stop; its state is saved."""
+
+
 def shown(text: str) -> str:
-    """A name as a terminal may have it: what would move the cursor, break the line or turn it round stands as \\x1b or so."""
+    """Safe to print: what would move the cursor, break the line or reverse it is escaped, as \\x1b."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escaped(c) if unicodedata.category(c) in UNSHOWN and c not in JOINERS else c for c in text)
+    return "".join(_escaped(c) if unicodedata.category(c) in UNPRINTABLE and c not in JOINERS else c for c in text)
 
 
 def _escaped(c: str) -> str:
@@ -41,16 +39,8 @@ def _escaped(c: str) -> str:
     return c.encode("unicode_escape").decode()
 
 
-class Elsewhere(InputError):  # noqa: N818
-    """Another rank has ended the run, and says why."""
-
-
-class Interruption(Exception):  # noqa: N818
-    """The run was asked to stop; what it has done is saved."""
-
-
 def shortened(value: object) -> str:
-    """What was given, for an error's one line: of something very long, the beginning."""
+    """A value for an error's one line: of a long one, the beginning."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
 
@@ -64,13 +54,13 @@ def unknown(kind: str, name: object, valid: Iterable[str]) -> InputError:
 
 
 def reason(error: BaseException, most: int = 200) -> str:
-    """What a library says went wrong, on one line; its name where it says nothing."""
+    """A library's error on one line; its class where it has no text."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Of a GPU or of the machine, at the bottom of it: every library has words of its own."""
+    """Whether the error, or one that it came from, says that a GPU or the machine has no memory left."""
     while error is not None:
         if isinstance(error, MemoryError) or any(words in str(error).lower() for words in NO_MEMORY):
             return True

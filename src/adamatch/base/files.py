@@ -1,4 +1,7 @@
-"""Files that are whole or not there, also after a power loss; checksummed JSON; errors of a disk that may pass."""
+"""Durable files: whole or not there, also after a power loss. Checksummed JSON. Errors of a disk that may pass.
+
+And where a file that the user asks for goes, and how its columns are called.
+"""
 
 import errno
 import hashlib
@@ -18,23 +21,10 @@ from adamatch.base.errors import InputError
 T = TypeVar("T")
 SEAL = "own_sha256"  # where a JSON object keeps the checksum of all else in it
 FULL = {errno.ENOSPC, errno.EDQUOT}
-# A file system elsewhere that was away for a moment: a stale handle, a connection that broke, a time limit.
-PASSING = {
-    errno.ESTALE,
-    errno.EIO,
-    errno.ETIMEDOUT,
-    errno.EAGAIN,
-    errno.EBUSY,
-    errno.ENOTCONN,
-    errno.ECONNABORTED,
-    errno.ECONNRESET,
-    errno.ECONNREFUSED,
-    errno.EHOSTUNREACH,
-    errno.ENETDOWN,
-    errno.ENETUNREACH,
-    getattr(errno, "EREMOTEIO", errno.EIO),  # Linux alone
-    getattr(errno, "EHOSTDOWN", errno.EIO),  # not on Windows
-}
+# A network file system that was away for a moment: a stale handle, a broken connection, a timeout.
+_PASSING = "ESTALE EIO ETIMEDOUT EAGAIN EBUSY ENOTCONN ECONNABORTED ECONNRESET ECONNREFUSED EHOSTUNREACH ENETDOWN"
+_PASSING += " ENETUNREACH EREMOTEIO EHOSTDOWN"  # the last two not on every system
+PASSING = {getattr(errno, name) for name in _PASSING.split() if hasattr(errno, name)}
 PAUSES = (1.0, 5.0, 20.0)  # seconds before each further try
 
 
@@ -47,7 +37,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a file; it gets the name `path` once it is on the disk, and on return the name is there too."""
 
     def once() -> None:
-        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")  # of its own: others may write the same file
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")  # unique: others may write the same file
         try:
             write(part)
             sync(part)
@@ -58,33 +48,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             raise
         sync(path.parent)
 
-    patiently(once)
-
-
-def place(file: Path) -> Path:
-    """Where a file that somebody asked for is to be written: where a link leads. A folder, pipe or device is not replaced."""
-    if os.path.isdir(file):
-        raise InputError(f"{file} is a folder: give the name of a file in it")
-    if os.path.exists(file) and not os.path.isfile(file):
-        raise InputError(f"{file} is not a regular file (a pipe or a device?): choose another name")
-    end = Path(os.path.realpath(file)) if os.path.islink(file) else file
-    if not os.path.isdir(end.parent):
-        remedy = f"choose another place for {end.name}"
-        if os.path.exists(end.parent):
-            raise InputError(f"{end.parent} is not a folder: {remedy}")
-        raise InputError(f"{end.parent} does not exist: make it, or {remedy}")
-    return end
-
-
-@contextmanager
-def writing(file: Path | str) -> Iterator[None]:
-    """Errors of the disk name the file that somebody asked for, not what it is called until it is whole, and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)  # libraries' own words name the part
-        remedy = f"{'make room, or ' if disk_is_full(error) else ''}choose another place"
-        raise InputError(f"{file} cannot be written ({why}): {remedy}") from None
+    with_retries(once)
 
 
 def make_folder(path: Path) -> None:
@@ -96,7 +60,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """What a file holds, or which names are in a folder, is on the disk when this returns."""
+    """When this returns, the content of a file, or the names in a folder, are on the disk."""
     folder = path.is_dir()
     if folder and os.name == "nt":  # it has no such thing
         return
@@ -110,45 +74,43 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
-def patiently(do: Callable[[], T]) -> T:
+def with_retries(do: Callable[[], T]) -> T:
     """Do it; after an error that may pass, do it again, with pauses that grow."""
     for pause in PAUSES:
         try:
             return do()
         except Exception as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
         time.sleep(pause)
     return do()
 
 
-def may_pass(error: BaseException | None) -> bool:
-    """Whether an error of a disk that was away for a moment is at the bottom of it."""
+def is_transient(error: BaseException | None) -> bool:
+    """Whether the error came from a disk that was away for a moment."""
     return any(number in PASSING for number in _numbers(error))
 
 
 def disk_is_full(error: BaseException | None) -> bool:
-    """Whether that, or a quota, is at the bottom of it."""
+    """Whether the error came from a full disk, or a quota."""
     return any(number in FULL for number in _numbers(error))
 
 
 def disk_reason(error: BaseException) -> str:
-    """In a few words, what the disk said."""
+    """The disk's error in a few words."""
     if disk_is_full(error):
         return "the disk is full"
     return next((os.strerror(number) for number in _numbers(error)), "") or str(error).strip().partition("\n")[0]
 
 
-def _numbers(error: BaseException | None) -> list[int]:
+def _numbers(error: BaseException | None) -> Iterator[int]:
     """The system's error numbers, of the error and of those that it came from."""
-    found = []
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None:
-            found.append(error.errno)
-        else:  # other languages' libraries write them into their texts
-            found += [int(number) for number in re.findall(r"\(os error (\d{1,5})\)", str(error))]
+            yield error.errno
+        else:  # libraries in Rust write them into their texts
+            yield from (int(number) for number in re.findall(r"\(os error (\d{1,5})\)", str(error)))
         error = error.__cause__ or error.__context__
-    return found
 
 
 def checksum(path: Path) -> str:
@@ -158,18 +120,18 @@ def checksum(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    return patiently(once)
+    return with_retries(once)
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds. Whatever else is in it raises ValueError, one that is not there OSError."""
-    if not stat.S_ISREG(patiently(path.stat).st_mode):  # a pipe would be waited for
+    """The content of a JSON file. Anything else raises ValueError, a missing file OSError."""
+    if not stat.S_ISREG(with_retries(path.stat).st_mode):  # a pipe would be waited for
         raise ValueError(f"{path} is not a file")
-    return parse(patiently(path.read_bytes))
+    return parse(with_retries(path.read_bytes))
 
 
 def parse(text: str | bytes) -> Any:
-    """JSON. Whatever else it is raises ValueError."""
+    """JSON. Anything else raises ValueError."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -177,13 +139,13 @@ def parse(text: str | bytes) -> Any:
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """With a checksum of its own."""
+    """A JSON object with a checksum of itself."""
     plain: dict[str, Any] = json.loads(json.dumps(facts))  # as they will be read: no tuples, no numbers as keys
     return plain | {SEAL: _digest(plain)}
 
 
 def unsealed(facts: Any) -> dict[str, Any]:
-    """Without the checksum, which has to be right; where there is none (a file from before there was), as it is."""
+    """The object without its checksum, which has to be right; one that has none (published results) as it is."""
     if not isinstance(facts, dict):
         raise ValueError("not an object")
     plain = {name: value for name, value in facts.items() if name != SEAL}
@@ -202,3 +164,29 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 def _digest(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def destination(file: Path) -> Path:
+    """Where a file that the user asks for is written: a link's target. A folder, pipe or device is not replaced."""
+    if os.path.isdir(file):
+        raise InputError(f"{file} is a folder: give the name of a file in it")
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise InputError(f"{file} is not a regular file (a pipe or a device?): choose another name")
+    end = Path(os.path.realpath(file)) if os.path.islink(file) else file
+    remedy = f"choose another place for {end.name}"
+    if os.path.exists(end.parent) and not os.path.isdir(end.parent):
+        raise InputError(f"{end.parent} is not a folder: {remedy}")
+    if not os.path.exists(end.parent):
+        raise InputError(f"{end.parent} does not exist: make it, or {remedy}")
+    return end
+
+
+@contextmanager
+def writing(file: Path | str) -> Iterator[None]:
+    """Errors of the disk name the file that the user asked for (not its temporary name) and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)  # libraries' own words name the temporary file
+        remedy = f"{'make room, or ' if disk_is_full(error) else ''}choose another place"
+        raise InputError(f"{file} cannot be written ({why}): {remedy}") from None

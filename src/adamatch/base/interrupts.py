@@ -1,6 +1,7 @@
-"""Ctrl-C while the command imports, which takes seconds: a quiet end. Other programs are left alone.
+"""Ctrl-C while the command imports, which takes seconds: it ends at once, without a traceback.
 
-Imported before all else, it is in force, until something is under way (`working`).
+In force from the import of this module, which comes before all others, until something is under way (`working`). Other
+programs that import the package are left alone.
 """
 
 import os
@@ -14,7 +15,7 @@ from types import FrameType
 
 from adamatch.base.errors import Interruption
 
-STOPPED = 130  # the exit code of what was ended by Ctrl-C
+STOPPED = 130  # the exit code after Ctrl-C
 
 
 def quietly() -> None:
@@ -26,7 +27,7 @@ def quietly() -> None:
 
 @contextmanager
 def working(run: Path | None = None) -> Iterator[None]:
-    """Something is under way, a run in its folder or another thing: Ctrl-C in an import no longer ends all at once."""
+    """Something is under way, perhaps a run in its folder: Ctrl-C in an import is an ordinary interruption again."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -42,17 +43,15 @@ def _end(number: int, frame: FrameType | None) -> None:
     above = frame
     while above is not None:
         if above.f_code.co_filename.startswith("<frozen importlib"):
-            os._exit(
-                STOPPED
-            )  # an exception would come out of the middle of some library; nothing is under way that is lost
+            os._exit(STOPPED)  # an exception would come out of the middle of some library
         above = above.f_back
     signal.default_int_handler(number, frame)
 
 
 def _is_the_command() -> bool:
     """`adamatch ...` or `python -m adamatch ...`."""
-    given = sys.orig_argv
-    module = given[given.index("-m") + 1 :][:1] == ["adamatch"] if "-m" in given else False
+    line = sys.orig_argv
+    module = "-m" in line and line[line.index("-m") + 1 :][:1] == ["adamatch"]
     return module or (bool(sys.argv) and Path(sys.argv[0]).stem == "adamatch")
 
 

@@ -1,4 +1,4 @@
-"""Locks on files. The system frees them when their process ends, however it does."""
+"""Locks on files. The system frees them when their process ends, in whatever way."""
 
 from pathlib import Path
 from typing import IO
@@ -7,12 +7,12 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: no lock on an open file, and whoever asks is told so
+except ImportError:  # not a POSIX system: open files cannot be locked, and `lock` says so
     fcntl = None  # type: ignore[assignment]
 
 
 def take(path: Path) -> BaseFileLock | None:
-    """A lock on a file, which is made where it is missing; to be released. None where another has it: nobody waits."""
+    """A lock on a file, to be released; the file is made where it is missing. None where another process has it."""
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()
@@ -27,7 +27,7 @@ def lock(file: IO[str]) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process has the file locked. The question itself disturbs no other asker."""
+    """Whether a process has locked the file. Several may ask at a time."""
     try:
         with path.open() as file:
             return fcntl is not None and not _flock(file, fcntl.LOCK_SH)

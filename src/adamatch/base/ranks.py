@@ -1,7 +1,7 @@
-"""The processes that do one run together: which rows are ours, and what the others have.
+"""Several processes (ranks) that do one run together: which rows of a batch are whose, and sums over the ranks.
 
-Every batch is shared out: rank r of n has the rows r, r + n, r + 2n, ... of the batch of one process. Alone, every function
-here gives back what it was given, at once. `together` says which processes there are.
+Rank r of n has the rows r, r + n, r + 2n, ... of the batch that one process would have. In a single process every
+function here returns its argument. `together` says which processes there are.
 """
 
 import os
@@ -18,12 +18,10 @@ from torch import Tensor
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound=Tensor | np.ndarray[Any, Any])
 Some = TypeVar("Some", Tensor, Tensor | None)
-PATIENCE = timedelta(
-    hours=2
-)  # of a rank that waits for a slower one; those that died are found out in seconds elsewhere
+PATIENCE = timedelta(hours=2)  # of a rank that waits for a slower one; dead ones are noticed in seconds elsewhere
 
 _count, _rank = 1, 0
-_host: Any = None  # a gloo group, for what is in the memory of the host
+_host: Any = None  # a gloo group, for tensors in the host's memory
 
 
 class Silence(Exception):  # noqa: N818
@@ -61,7 +59,7 @@ def on_this_machine() -> int:
 
 
 def share(rows: Rows) -> Rows:
-    """This rank's rows of what all ranks have."""
+    """This rank's rows of all."""
     return rows if _count == 1 else rows[_rank::_count]  # type: ignore[return-value]  # of the same kind
 
 
@@ -106,7 +104,7 @@ def everyone(value: T) -> list[T]:
 
 
 def from_first(function: Callable[[], T]) -> T:
-    """What the function gives on rank 0, which alone calls it: files, clocks and decisions are of rank 0."""
+    """The function's result on rank 0, which alone calls it: files, clocks and decisions are rank 0's."""
     if _count == 1:
         return function()
     value: list[Any] = [function() if _rank == 0 else None]
@@ -132,8 +130,8 @@ def _group(x: Tensor) -> Any:
     return _host if x.is_cpu else None
 
 
-# Opaque to torch.compile, and recorded by CUDA graphs. No rank appears outside of them: all ranks compile the same graph, and
-# so exchange messages in the same order.
+# Opaque to torch.compile, recorded by CUDA graphs. No rank appears outside of them: all ranks compile the same graph,
+# and so exchange messages in the same order.
 
 
 @torch.library.custom_op("adamatch::total", mutates_args=())
@@ -146,7 +144,7 @@ def _total(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("adamatch::every", mutates_args=())
 def _every(x: Tensor, count: int) -> Tensor:
-    found = x.new_empty((count, *x.shape))  # `count` is given, so that it is part of what a compiled graph is known by
+    found = x.new_empty((count, *x.shape))  # `count` is an argument, so that a compiled graph is cached by it
     with _answered():
         dist.all_gather(list(found), x.contiguous(), group=_group(x))
     return found
@@ -172,6 +170,6 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(x.shape[1:])
 
 
-# The losses of all ranks count: what one rank's value does to another's loss comes back as a sum over the ranks.
+# The loss is that of all ranks: a value's gradient is the sum over the ranks' losses.
 _total.register_autograd(lambda ctx, gradient: _total(gradient))
 _every.register_autograd(lambda ctx, gradient: (_own_of_total(gradient), None))

@@ -1,4 +1,4 @@
-"""Files from outside: regular ones only, and none that is larger than it may be."""
+"""Files from outside are read here: regular files only, and none larger than it may be."""
 
 import os
 import stat
@@ -11,9 +11,9 @@ LARGEST = 1 << 28  # bytes of a file, or of a member of an archive, that is read
 
 
 def open_file(path: Path, largest: int | None = LARGEST) -> BinaryIO:
-    """A regular file, opened: a pipe would be waited for, and a device may never end. `largest` None: of any size."""
+    """Open a regular file: a pipe would be waited for, and a device may never end. `largest` None: of any size."""
     try:
-        # A pipe that nobody writes to holds up an ordinary open, before anything can be asked of it.
+        # A pipe that nobody writes to blocks an ordinary open, before it can be told from a file.
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -25,9 +25,8 @@ def open_file(path: Path, largest: int | None = LARGEST) -> BinaryIO:
         raise InputError(f"{path} cannot be read (it is a folder, a pipe or a device, not a regular file)")
     if largest is not None and status.st_size > largest:
         os.close(number)
-        raise InputError(
-            f"{path} has {status.st_size / 2**20:,.0f} MiB, more than the {largest >> 20} MiB that it may have"
-        )
+        size = f"{status.st_size / 2**20:,.0f} MiB"
+        raise InputError(f"{path} has {size}, more than the {largest >> 20} MiB that it may have")
     return os.fdopen(number, "rb")
 
 
@@ -35,7 +34,7 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
     """All of a regular file."""
     with open_file(path, largest) as file:
         try:
-            # Not all there is: what has no size, as in /proc, may have no end.
+            # Not read(): a file without a size, as in /proc, may have no end.
             return file.read(os.fstat(file.fileno()).st_size)
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror})") from None

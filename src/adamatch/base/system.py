@@ -18,22 +18,18 @@ def cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can be had, what files are cached in counted; macOS tells all there is, of which half is taken."""
+    """Bytes, those of the file cache counted as free. Half of all memory where only that is known (macOS)."""
     with suppress(OSError, StopIteration, ValueError):  # Linux alone has it
         lines = (PROC / "meminfo").read_text().splitlines()
         available = 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:")))
         return max(0, min([available, *_left_in_groups()]))
-    if hasattr(os, "sysconf"):
-        return (
-            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-            if "SC_PHYS_PAGES" in os.sysconf_names
-            else UNKNOWN
-        )
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) and hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return _windows_memory() if hasattr(ctypes, "windll") else UNKNOWN
 
 
 def _left_in_groups() -> Iterator[int]:
-    """What each control group (version 2) has left that this process is in: a container or a cluster's job may have less."""
+    """The memory left in each control group (version 2) of this process: containers and cluster jobs have limits."""
     with suppress(OSError, StopIteration):
         lines = (PROC / "self" / "cgroup").read_text().splitlines()
         inner = GROUPS / next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))
@@ -44,29 +40,25 @@ def _left_in_groups() -> Iterator[int]:
                 yield limit - used + sum(int(counts.get(name, 0)) for name in CACHES)
 
 
+def _windows_memory() -> int:
+    class Status(ctypes.Structure):  # MEMORYSTATUSEX
+        _names = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
+        _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32), *((n, ctypes.c_uint64) for n in _names)]
+
+    status = Status(length=ctypes.sizeof(Status))
+    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
+    return int(status.free)
+
+
 def fill(path: Path) -> None:
-    """Give a file its room on the disk: a sparse one would meet a full disk as a crash, in the middle of writing."""
+    """Reserve a file's room on the disk: writing to a sparse mapped file on a full disk would crash."""
     length = path.stat().st_size
     with path.open("r+b") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, length)
             return
-        start = 0
-        while start < length:  # what is there stays, and what is not there yet are zeros
+        for start in range(0, length, BLOCK):  # written once more as it is: holes become zeros
+            file.seek(start)
             block = file.read(min(BLOCK, length - start))
             file.seek(start)
             file.write(block)
-            start += len(block)
-            file.seek(start)
-
-
-def _windows_memory() -> int:
-    class Status(ctypes.Structure):  # MEMORYSTATUSEX
-        _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32)] + [
-            (name, ctypes.c_uint64)
-            for name in ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
-        ]
-
-    status = Status(length=ctypes.sizeof(Status))
-    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-    return int(status.free)

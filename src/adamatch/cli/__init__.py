@@ -15,7 +15,7 @@ import adamatch
 from adamatch.base import interrupts
 from adamatch.base.cli_names import as_command
 from adamatch.base.console import write_anything
-from adamatch.base.errors import Elsewhere, InputError, Interruption, is_out_of_memory, shown
+from adamatch.base.errors import InputError, Interruption, StoppedElsewhere, is_out_of_memory, shown
 from adamatch.cli.choose import choose
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.options import name_methods_and_networks
@@ -85,7 +85,7 @@ def main() -> None:
         if code == interrupts.STOPPED:
             print("stopped", file=sys.stderr)
         sys.exit(code)
-    except Elsewhere:
+    except StoppedElsewhere:
         sys.exit(2)
     except InputError as error:
         _fail(str(error))

@@ -141,13 +141,13 @@ def export(
 
       adamatch export runs/art --out art.pt2
     """
-    from adamatch.base.files import place
+    from adamatch.base.files import destination
     from adamatch.export import SUFFIXES, format_of
     from adamatch.model import load
 
     file = out or run / f"model{SUFFIXES.get(to or 'onnx', '')}"
     if out is not None:  # before the model is read, which takes a while
-        place(out)
+        destination(out)
     to = format_of(file, to)
     model = load(run, device="cpu")
     with interrupts.working():

@@ -1,6 +1,6 @@
-"""The members of a zip, a tar or a folder, one after the other, and a refusal by name for every member that means harm.
+"""The members of a zip, a tar or a folder, one after the other. Every member that means harm is refused by name.
 
-Nothing is ever unpacked to disk: members are read as streams, so memory and disk stay bounded whatever an archive holds.
+Nothing is ever unpacked to disk: members are read as streams, so memory and disk stay bounded.
 """
 
 import gzip
@@ -9,7 +9,6 @@ import stat
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,9 +22,7 @@ RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays 
 SLACK = 1 << 22  # bytes that may be exceeded by small archives, where a ratio says little
 MOST = 5_000_000  # members
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-DRAINED = 1 << 20  # bytes at a time
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a limit
-UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError)
 
 
 class Encoded(NamedTuple):
@@ -48,19 +45,26 @@ class Member:
     def read(self) -> bytes:
         """All of it, or a refusal where it is larger than it says or than anything an image needs."""
         if self.size > LARGEST:
-            raise InputError(
-                f"{self.where} has {self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have: refused"
-            )
-        try:
-            with self.open() as file:
-                data = file.read(self.size + 1)
-        except InputError:
-            raise
-        except Exception as error:  # on damaged data the libraries raise almost anything
-            raise InputError(f"{self.where} cannot be read ({reason(error)}): fetch the archive again") from None
+            size = f"{self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have"
+            raise InputError(f"{self.where} has {size}: refused")
+        with _readable(self.where), self.open() as file:
+            data = file.read(self.size + 1)
         if len(data) != self.size:
-            raise InputError(f"{self.where} has another size than it says: fetch the archive again")
+            raise InputError(f"{self.where} has another size than it says: fetch it again")
         return data
+
+
+@contextmanager
+def _readable(where: str) -> Iterator[None]:
+    """On damaged data the libraries raise almost anything; here it becomes one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(f"{where} has a chain of headers that does not end: refused") from None
+    except Exception as error:
+        raise InputError(f"{where} cannot be read ({reason(error)}): fetch it again") from None
 
 
 def members(path: Path) -> Iterator[Member]:
@@ -108,11 +112,8 @@ def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
     """The member of that file name, wherever it lies in the archive, as a stream."""
     for member in members(path):
         if member.name.rpartition("/")[2] == name:
-            try:
-                with member.open() as file:
-                    yield file
-            except UNREADABLE as error:
-                raise InputError(f"{member.where} cannot be read ({reason(error)}): fetch the archive again") from None
+            with _readable(member.where), member.open() as file:
+                yield file
             return
     raise InputError(f"{path} has no {name}: fetch it again")
 
@@ -133,56 +134,51 @@ def safe_name(name: str, where: str) -> str:
     return "/".join(parts)
 
 
-def _folder(path: Path) -> Iterator[Member]:
+def walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each folder once, with the names of its folders and files in order; hidden folders are passed over."""
     seen: set[str] = set()
-    for here, folders, files in os.walk(path, followlinks=True):
+    for here, folders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(here)
-        if real in seen:  # a link that leads back
-            folders.clear()
-            continue
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        if real not in seen:  # else a link that leads back
+            yield Path(here), folders, sorted(files)
         seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            file = Path(here) / name
-            if not file.is_file():
-                raise InputError(f"{file} is a pipe, a device or a link to nothing: remove it")
-            size = file.stat().st_size
-            yield Member(file.relative_to(path).as_posix(), size, str(file), lambda f=file: open_file(f, None), file)  # type: ignore[misc]
+
+
+def _folder(path: Path) -> Iterator[Member]:
+    for file in (here / name for here, _, names in walk(path) for name in names):
+        if not file.is_file():
+            raise InputError(f"{file} is a pipe, a device or a link to nothing: remove it")
+        name, size = file.relative_to(path).as_posix(), file.stat().st_size
+        yield Member(name, size, str(file), lambda f=file: open_file(f, None), file)  # type: ignore[misc]
 
 
 def _zip(path: Path) -> Iterator[Member]:
-    try:
-        with open_file(path, None) as file, zipfile.ZipFile(file) as archive:
-            if len(archive.infolist()) % 65536 != (said := _count(file)) and said != 65535:
-                raise InputError(f"{path} lists {len(archive.infolist())} members and says {said}: fetch it again")
-            if not archive.infolist():
-                raise InputError(f"{path} holds nothing: fetch it again")
-            for info in archive.infolist():
-                where = f"{path}: {info.filename!r}"
-                mode = info.external_attr >> 16
-                name = safe_name(info.orig_filename, where)
-                if info.is_dir():
-                    continue
-                if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-                    raise InputError(f"{where} is a link or a device: refused")
-                if info.flag_bits & 1:
-                    raise InputError(f"{where} is encrypted: refused")
-                if info.compress_type not in PACKINGS:
-                    kind = f"packed by method {info.compress_type} (LZMA, bzip2, ...) instead of deflate"
-                    raise InputError(f"{where} is {kind}: pack the archive anew, or fetch it again")
-                if info.file_size > RATIO * info.compress_size + SLACK:
-                    raise InputError(
-                        f"{where} grows from {info.compress_size} to {info.file_size} bytes, a bomb: refused"
-                    )
-                yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
-    except InputError:
-        raise
-    except Exception as error:  # names that are no UTF-8, fields that are cut: nearly anything
-        raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+    with _readable(str(path)), open_file(path, None) as file, zipfile.ZipFile(file) as archive:
+        count = len(archive.infolist())
+        if count % 65536 != (said := _count(file)) and said != 65535:
+            raise InputError(f"{path} lists {count} members and says {said}: fetch it again")
+        if not count:
+            raise InputError(f"{path} holds nothing: fetch it again")
+        for info in archive.infolist():
+            where = f"{path}: {info.filename!r}"
+            name = safe_name(info.orig_filename, where)
+            if info.is_dir():
+                continue
+            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+                raise InputError(f"{where} is a link or a device: refused")
+            if info.flag_bits & 1:
+                raise InputError(f"{where} is encrypted: refused")
+            if info.compress_type not in PACKINGS:
+                kind = f"packed by method {info.compress_type} (LZMA, bzip2, ...) instead of deflate"
+                raise InputError(f"{where} is {kind}: pack the archive anew, or fetch it again")
+            if info.file_size > RATIO * info.compress_size + SLACK:
+                raise InputError(f"{where} grows from {info.compress_size} to {info.file_size} bytes, a bomb: refused")
+            yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
 
 
 def _count(file: IO[bytes]) -> int:
-    """How many members a zip says it has, modulo 2^16 (65535: the number is elsewhere). A damaged list may swallow some."""
+    """How many members a zip says it has, modulo 2^16 (65535: the number is elsewhere). A damaged list hides some."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - 22 - 65535))
     tail = file.read()
     return int(struct.unpack_from("<H", tail, tail.rindex(b"PK\5\6") + 10)[0])
@@ -195,51 +191,33 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
         header = super().frombuf(buf, encoding, errors)
         if not header.isreg() and not header.isdir() and header.size > SLACK:
-            raise InputError(f"{header.name!r} is a header of {header.size} bytes, a bomb: refused")
+            raise ValueError(f"{header.name!r} is a header of {header.size} bytes, a bomb: refused")
         if header.size < 0:
-            raise InputError(f"{header.name!r} says that it has {header.size} bytes: refused")
+            raise ValueError(f"{header.name!r} says that it has {header.size} bytes: refused")
         return header
 
 
 def _tar(path: Path) -> Iterator[Member]:
-    with open_file(path, None) as raw:
+    with _readable(str(path)), open_file(path, None) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        stream: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
-        try:
-            # "r|": forwards only; the whole archive is never held, and never read twice
-            with tarfile.open(fileobj=cast(Any, stream), mode="r|", tarinfo=_Header) as archive:
-                for info in archive:
-                    where = f"{path}: {info.name!r}"
-                    name = safe_name(info.name, where)
-                    if info.isdir():
-                        continue
-                    if info.issym() or info.islnk():
-                        raise InputError(f"{where} is a link: refused")
-                    if not info.isreg() or info.issparse():
-                        raise InputError(f"{where} is a device, a pipe or a sparse file: refused")
-                    if info.size < 0:  # in a header of its own, which may contradict the first
-                        raise InputError(f"{where} says that it has {info.size} bytes: refused")
-                    yield Member(name, info.size, where, lambda i=info: _open(archive, i))  # type: ignore[misc]
-            if packed:
-                _drain(stream, RATIO * path.stat().st_size + SLACK, path)
-        except InputError as error:
-            raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-        except RecursionError:
-            raise InputError(f"{path} has a chain of headers for one name that does not end: refused") from None
-        except Exception as error:  # on damaged headers tarfile raises almost anything
-            raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
-
-
-def _drain(stream: IO[bytes], most: int, path: Path) -> None:
-    """Read what follows the last member, to where gzip compares its checksum."""
-    while piece := stream.read(DRAINED):
-        most -= len(piece)
-        if most < 0:
-            raise InputError(f"{path} goes on behind its last member, a bomb: refused")
-
-
-def _open(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    file = archive.extractfile(info)
-    assert file is not None, "only regular files get here"
-    return file
+        stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+        # "r|": forwards only; the whole archive is never held, and never read twice
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+            for info in archive:
+                where = f"{path}: {info.name!r}"
+                name = safe_name(info.name, where)
+                if info.isdir():
+                    continue
+                if info.issym() or info.islnk():
+                    raise InputError(f"{where} is a link: refused")
+                if not info.isreg() or info.issparse():
+                    raise InputError(f"{where} is a device, a pipe or a sparse file: refused")
+                if info.size < 0:  # in a header of its own, which may contradict the first
+                    raise InputError(f"{where} says that it has {info.size} bytes: refused")
+                yield Member(name, info.size, where, lambda i=info: cast(IO[bytes], archive.extractfile(i)))  # type: ignore[misc]
+        left = RATIO * path.stat().st_size + SLACK
+        while packed and (piece := stream.read(1 << 20)):  # to the end, where gzip compares its checksum
+            left -= len(piece)
+            if left < 0:
+                raise InputError(f"{path} goes on behind its last member, a bomb: refused")

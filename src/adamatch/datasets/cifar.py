@@ -1,18 +1,15 @@
-"""CIFAR-10 and CIFAR-100: the python and the matlab archives, packed or unpacked. CIFAR-100 with its 100 fine labels."""
+"""CIFAR-10 and CIFAR-100 (its 100 fine labels): the binary and the matlab archives, packed or unpacked."""
 
 import io
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError
-from adamatch.datasets import matfile
+from adamatch.datasets import numeric
 from adamatch.datasets.archive import members
-from adamatch.datasets.pickles import unpickle
-from adamatch.datasets.source import Found, Split, Splits, check_labels, from_arrays
+from adamatch.datasets.source import DataSet, Domain, Found, Split, Splits, check_labels, files_at, from_arrays
 from adamatch.images.store import Labels, Pixels
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -25,51 +22,74 @@ _FINE = (
     "skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger "
     "tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm"
 )
-CIFAR100 = tuple(_FINE.split())
-ARCHIVES = {
-    "cifar10": ("cifar-10-python.tar.gz", "cifar-10-matlab.tar.gz", "cifar-10-batches-py", "cifar-10-batches-mat"),
-    "cifar100": ("cifar-100-python.tar.gz", "cifar-100-matlab.tar.gz", "cifar-100-python", "cifar-100-matlab"),
-}
+CLASSES = {"cifar10": CIFAR10, "cifar100": tuple(_FINE.split())}
+FOLDERS = {"cifar10": "cifar-10-batches-{}", "cifar100": "cifar-100-{}"}  # what the archives unpack to
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)},
     "cifar100": {"train": ("train",), "test": ("test",)},
 }
+PIXELS = 3 * 32 * 32
+PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
 def read(found: Found, domain: str) -> Splits:
     """domain: cifar10 or cifar100."""
-    packed, folders = ARCHIVES[domain][:2], ARCHIVES[domain][2:]
-    place = found.file(*packed) or next((found.folders[name][0] for name in folders if name in found.folders), None)
-    return {split: partial(_split, place, domain, split) for split in ("train", "test")} if place else {}
+    stem = domain.replace("cifar", "cifar-")
+    short = {"binary": "bin", "matlab": "mat", "python": "py"} if domain == "cifar10" else {}
+    archive, matlab, pickled = (
+        found.file(f"{stem}-{kind}.tar.gz") or found.folder(FOLDERS[domain].format(short.get(kind, kind)))
+        for kind in ("binary", "matlab", "python")
+    )
+    if place := archive or matlab:
+        return {split: partial(_split, place, domain, split) for split in ("train", "test")}
+    if pickled:
+        raise InputError(
+            f"{pickled} holds Python pickles, which can run code: get {stem}-binary.tar.gz from {PAGE} instead "
+            f"(`adamatch data download {domain}`)"
+        )
+    return {}
 
 
 def _split(place: Path, domain: str, split: str) -> Split:
-    key = "labels" if domain == "cifar10" else "fine_labels"
-    classes = CIFAR10 if domain == "cifar10" else CIFAR100
     parts: dict[str, tuple[Pixels, Labels]] = {}
+    classes, wanted = CLASSES[domain], PARTS[domain][split]
     for member in members(place):
-        stem = member.name.rpartition("/")[2].removesuffix(".mat")
-        if stem not in PARTS[domain][split]:
-            continue
-        if member.name.endswith(".mat"):
-            data, labels = matfile.load(io.BytesIO(member.read()), ("data", key), member.where)
-        else:
-            batch = unpickle(member.read(), member.where)
-            data, labels = _array(batch.get(b"data")), _array(batch.get(key.encode()))
-        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072 or labels.size != len(data):
-            raise InputError(f"{member.where} does not hold data (n, 3072) of bytes and {key} (n,): fetch it again")
-        parts[stem] = data, check_labels(labels, len(classes), member.where)
-    for stem in PARTS[domain][split]:
+        stem, _, kind = member.name.rpartition("/")[2].partition(".")
+        if stem in wanted and kind in ("bin", "mat"):
+            data, labels = (_binary if kind == "bin" else _matlab)(member.read(), domain, member.where)
+            if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != PIXELS or labels.size != len(data):
+                raise InputError(f"{member.where} does not hold images of {PIXELS} bytes and labels: fetch it again")
+            parts[stem] = data, check_labels(labels, len(classes), member.where)
+    for stem in wanted:
         if stem not in parts:
             raise InputError(f"{place} has no {stem}: fetch it again")
-    images = np.concatenate([parts[stem][0] for stem in PARTS[domain][split]])
-    labels = np.concatenate([parts[stem][1] for stem in PARTS[domain][split]])
+    images = np.concatenate([parts[stem][0] for stem in wanted])
+    labels = np.concatenate([parts[stem][1] for stem in wanted])
     return from_arrays(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels, classes, (place,))
 
 
-def _array(value: Any) -> NDArray[Any]:
-    """An array, or a list of small numbers as one; anything else comes out empty, and so fits nothing."""
-    if isinstance(value, np.ndarray):
-        return value
-    numbers = isinstance(value, list) and all(type(each) is int and 0 <= each < 256 for each in value)
-    return np.array(value if numbers else [], np.int64)
+def _binary(data: bytes, domain: str, where: str) -> tuple[numeric.Array, numeric.Array]:
+    """Each image after its label, of which CIFAR-100 has two: the coarse one, then the fine one."""
+    head = 1 if domain == "cifar10" else 2
+    if len(data) % (head + PIXELS):
+        raise InputError(f"{where} has {len(data)} bytes, no multiple of {head + PIXELS}: fetch it again")
+    rows = np.frombuffer(data, np.uint8).reshape(-1, head + PIXELS)
+    return rows[:, head:], rows[:, head - 1]
+
+
+def _matlab(data: bytes, domain: str, where: str) -> tuple[numeric.Array, numeric.Array]:
+    images, labels = numeric.mat(io.BytesIO(data), ("data", "labels" if domain == "cifar10" else "fine_labels"), where)
+    return images, labels
+
+
+def _set(name: str, size: int, md5: str, train: int, test: int) -> DataSet:
+    """One of the two; its images in each class."""
+    hosts = ("https://www.cs.toronto.edu/~kriz", "http://www.cs.toronto.edu/~kriz")
+    classes = len(CLASSES[name])
+    counts = {"train": (train,) * classes, "test": (test,) * classes}
+    files = files_at(hosts, (name.replace("cifar", "cifar-") + "-binary.tar.gz", size, md5))
+    return DataSet({name: Domain(files, counts, f"{PAGE} (the binary or the matlab archive)")}, read, (32,), {name: 32})
+
+
+CIFAR_10 = _set("cifar10", 170052171, "c32a1d4ab5d03f1284b67883e8d87530", 5000, 1000)
+CIFAR_100 = _set("cifar100", 168513733, "03b5dce01913d631647c71ecec9e9cb8", 500, 100)

@@ -1,7 +1,7 @@
 """`adamatch data`: list, download, prepare, verify, generate."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,15 +22,14 @@ from rich.text import Text
 
 from adamatch.base.console import console as plain_console
 from adamatch.base.console import print_table
-from adamatch.base.errors import InputError, shown, unknown
-from adamatch.datasets import catalog, digits
+from adamatch.base.errors import InputError, shown
+from adamatch.datasets import digits
+from adamatch.datasets.catalog import SETS, Job, default_root, domains_of, plan, store_path, stores
 from adamatch.datasets.download import fetch
 from adamatch.datasets.prepare import store_split
-from adamatch.datasets.prepared import default_root, store_path
-from adamatch.datasets.readers import Job, plan
-from adamatch.datasets.source import Found, Split
+from adamatch.datasets.source import Domain, Found, Split
 from adamatch.datasets.synthetic import mnistm_generated, synthetic_drawn
-from adamatch.datasets.verify import picture, stores
+from adamatch.datasets.verify import picture
 from adamatch.datasets.verify import verify as check
 from adamatch.images.store import Store
 
@@ -51,9 +50,10 @@ console = plain_console()
 Root = Annotated[
     Path | None, typer.Option("--data", help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
 ]
+Name = Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
 MOST = 10_000_000  # images that are drawn: 30 GB of them
-Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Of all that is random")]
+Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Random seed")]
 Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
 
 
@@ -64,15 +64,14 @@ def list_sets(data: Root = None) -> None:
     table = Table(box=SIMPLE_HEAD, title=shown(f"prepared sets lie in {root}"), title_justify="left")
     for column in ("set", "domain", "images", "download", "licence", "here"):
         table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
-    for name, data_set in catalog.SETS.items():
+    for name, data_set in SETS.items():
         here: dict[str, list[Path]] = {}
         for (domain, _), splits in stores(root, name).items():
             here.setdefault(domain, []).extend(splits.values())
         for domain, entry in data_set.domains.items():
-            counts = " + ".join(
-                f"{count if isinstance(count, int) else sum(count):,}" for count in entry.counts.values()
-            )
-            table.add_row(name, domain, counts, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
+            counts = [count if isinstance(count, int) else sum(count) for count in entry.counts.values()]
+            images = " + ".join(f"{count:,}" for count in counts)
+            table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
         for domain, paths in here.items():
             table.add_row(name, shown(domain), "", "", "made here", _on_disk(paths))
     print_table(table)
@@ -81,7 +80,7 @@ def list_sets(data: Root = None) -> None:
 
 @app.command()
 def download(
-    name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
+    name: Name,
     domain: Domains = None,
     to: Annotated[
         Path | None, typer.Option(help="Folder for the archives (default: archives/SET below --data)")
@@ -92,26 +91,11 @@ def download(
 
     Example: `adamatch data download domainnet --domain clipart --domain sketch --to /big/disk`
     """
-    data_set = catalog.get(name)
-    for each in domain or ():
-        if each not in data_set.domains:
-            raise unknown(f"domain of {name}", each, data_set.domains)
-    root = data or default_root()
-    folder = to or root / "archives" / name
+    wanted = {file: entry.page for entry in domains_of(name, domain).values() for file in entry.files}
+    folder = to or (data or default_root()) / "archives" / name
     failed: list[InputError] = []
-    wanted = {
-        file: data_set.domains[each].page
-        for each in domain or data_set.domains
-        for file in data_set.domains[each].files
-    }
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
+    text, rate = TextColumn("{task.description}"), TransferSpeedColumn()
+    with Progress(text, BarColumn(), DownloadColumn(), rate, TimeRemainingColumn(), console=console) as progress:
         for file, page in wanted.items():
             task = progress.add_task(file.name, total=file.size)
             try:
@@ -121,17 +105,16 @@ def download(
                 failed.append(error)
                 _say(str(error), "missing", "red")
             else:
-                known = "checksum holds" if file.sha256 or file.md5 else "no checksum is published"
-                _say(f"{folder / file.name}: {known}")
+                _say(f"{folder / file.name}: {'checksum holds' if file.checksum else 'no checksum is published'}")
     if len(failed) < len(wanted):
-        _say(f"next: adamatch data prepare {name} --from {folder}{_given(data)}")
+        _say(f"next: adamatch data prepare {name} --from {folder}{_data_option(data)}")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} files of {name} could not be fetched; the last: {failed[-1]}")
 
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")],
+    name: Name,
     source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
     domain: Domains = None,
     size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
@@ -139,7 +122,7 @@ def prepare(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
     data: Root = None,
 ) -> None:
-    """Make stores of the archives in a folder; nothing is unpacked. What is done is skipped, what was stopped is resumed.
+    """Make stores of the archives in a folder; nothing is unpacked. Finished stores are skipped, begun ones resumed.
 
     Example: `adamatch data prepare domainnet --from /big/disk --size 64`
     """
@@ -147,7 +130,7 @@ def prepare(
     for line in missing:
         _say(line, "missing", "yellow")
     _run(jobs, workers, skip_bad)
-    _say(f"next: adamatch data verify {name}{_given(data)}")
+    _say(f"next: adamatch data verify {name}{_data_option(data)}")
 
 
 @app.command()
@@ -161,7 +144,7 @@ def verify(
     Example: `adamatch data verify digitfive`
     """
     root = data or default_root()
-    names = [name] if name else [each for each in catalog.SETS if stores(root, each)]
+    names = [name] if name else [each for each in SETS if stores(root, each)]
     if not names:
         raise InputError(f"{root} holds no prepared set: make one with `adamatch data prepare SET --from DIR`")
     errors = 0
@@ -172,7 +155,7 @@ def verify(
             _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
         for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
             sheet = path.parent / f"samples-{path.name}.png"
-            with contextlib.suppress(InputError):  # a damaged store: told above
+            with contextlib.suppress(InputError):  # a damaged store, reported above
                 picture(Store.open(path)).save(sheet)
                 _say(f"look  {sheet}")
     if errors:
@@ -196,11 +179,8 @@ def generate_mnistm(
     found = digits.mnist(Found(source))
     if not found:
         raise InputError(f"{source} does not hold MNIST: `adamatch data download digitfive --domain mnist` fetches it")
-    jobs = [
-        _digits("mnistm_generated", split, seed, partial(_blended, mnist, photos, split, seed), data)
-        for split, mnist in found.items()
-    ]
-    _run(jobs, workers)
+    splits = {split: partial(mnistm_generated, mnist, photos, split, seed) for split, mnist in found.items()}
+    _run(_generated("mnistm_generated", splits, seed, data), workers)
 
 
 @generate.command("digits")
@@ -215,20 +195,17 @@ def generate_digits(
 
     Example: `adamatch data generate digits --train 60000`
     """
-    jobs = [
-        _digits("synthetic_drawn", split, seed, partial(synthetic_drawn, count, split, seed), data)
-        for split, count in (("train", train), ("test", test))
-    ]
-    _run(jobs, workers)
+    counts = {"train": train, "test": test}
+    splits = {split: partial(synthetic_drawn, count, split, seed) for split, count in counts.items()}
+    _run(_generated("synthetic_drawn", splits, seed, data), workers)
 
 
-def _blended(mnist: Callable[[], Split], photos: Path, split: str, seed: int) -> Split:
-    return mnistm_generated(mnist(), photos, split, seed)
-
-
-def _digits(domain: str, split: str, seed: int, find: Callable[[], Split], data: Path | None) -> Job:
-    info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
-    return Job(store_path("digitfive", domain, split, 32, data), find, 32, info)
+def _generated(domain: str, splits: Mapping[str, Callable[[], Split]], seed: int, data: Path | None) -> list[Job]:
+    jobs = []
+    for split, find in splits.items():
+        info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
+        jobs.append(Job(store_path("digitfive", domain, split, 32, data), find, 32, info))
+    return jobs
 
 
 def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
@@ -236,13 +213,11 @@ def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         for job in jobs:
-            label = f"{job.info['domain']}/{job.path.name}"
-            task = progress.add_task(label, total=None)
+            task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
             there = (job.path / "store.json").is_file()
             done = 0
-            for done, total in store_split(
-                job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad
-            ):
+            making = store_split(job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad)
+            for done, total in making:
                 progress.update(task, completed=done, total=total)
             kept = " (already there: left as it is; remove it to make another)" if there else ""
             _say(f"{job.path}: {done:,} images{kept}")
@@ -252,15 +227,15 @@ def _say(line: str, level: str = "", colour: str = "") -> None:
     console.print(Text.assemble((level, colour), " " * bool(level), shown(line)))
 
 
-def _given(data: Path | None) -> str:
+def _data_option(data: Path | None) -> str:
     return f" --data {data}" if data else ""
 
 
-def _download_size(entry: catalog.Domain) -> str:
+def _download_size(entry: Domain) -> str:
     if not any(file.sources for file in entry.files):
         return "by hand"
-    sizes = [file.size for file in entry.files]
-    return f"{sum(size for size in sizes if size) / 1e6:,.0f} MB" if all(sizes) else "size unknown"
+    sizes = [file.size for file in entry.files if file.size]
+    return f"{sum(sizes) / 1e6:,.0f} MB" if len(sizes) == len(entry.files) else "size unknown"
 
 
 def _on_disk(paths: list[Path]) -> str:

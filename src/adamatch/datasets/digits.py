@@ -3,26 +3,26 @@
 The paper's rules: MNIST is padded by 2, USPS goes from 16 to 32 (bicubic), grey becomes RGB.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.base.errors import InputError, unknown
+from adamatch.base.errors import InputError
 from adamatch.base.regular_files import open_file
-from adamatch.datasets import matfile, numeric
+from adamatch.datasets import numeric
 from adamatch.datasets.archive import members, open_member
 from adamatch.datasets.source import (
+    DataSet,
+    Domain,
+    File,
     Found,
-    Payload,
     Split,
     Splits,
-    Wanted,
     check_labels,
+    files_at,
     from_arrays,
     from_names,
     parse_list,
@@ -30,22 +30,18 @@ from adamatch.datasets.source import (
 from adamatch.images.store import Labels
 
 CLASSES = tuple("0123456789")
-BLOCK = 1024  # images of a .mat file that are in memory at a time
 
 
 def read(found: Found, domain: str) -> Splits:
-    """The splits of one of the five domains; plain arrays `<domain>/{train,test}.npz` serve too."""
     readers = {"mnist": mnist, "usps": usps, "mnistm": mnist_m, "svhn": svhn, "syn": synthetic_digits}
-    if domain not in readers:
-        raise unknown("digit domain", domain, readers)
-    return readers[domain](found) or _plain_arrays(found, domain)
+    return readers[domain](found)
 
 
 def mnist(found: Found) -> Splits:
     splits: Splits = {}
     for split, stem in (("train", "train"), ("test", "t10k")):
         images, labels = (
-            found.file(*(f"{stem}-{what}{dot}idx{n}-ubyte{gz}" for gz in (".gz", "") for dot in "-."), near=("mnist",))
+            found.file(*(f"{stem}-{what}{dot}idx{n}-ubyte{gz}" for gz in (".gz", "") for dot in "-."), near="mnist")
             for what, n in (("images", 3), ("labels", 1))
         )
         if images and labels:
@@ -54,14 +50,11 @@ def mnist(found: Found) -> Splits:
 
 
 def _mnist(images: Path, labels: Path) -> Split:
-    pixels = np.pad(_of_mnist(numeric.idx(images, 3), images), ((0, 0), (2, 2), (2, 2)))
-    return from_arrays(pixels, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
-
-
-def _of_mnist(images: NDArray[np.uint8], path: Path) -> NDArray[np.uint8]:
-    if images.shape[1:3] != (28, 28):
-        raise InputError(f"{path} has images of {images.shape[1:3]}, and MNIST's are of (28, 28): fetch it again")
-    return images
+    pixels = numeric.idx(images, 3)
+    if pixels.shape[1:] != (28, 28):
+        raise InputError(f"{images} has images of {pixels.shape[1:]}, and MNIST's are of (28, 28): fetch it again")
+    padded = np.pad(pixels, ((0, 0), (2, 2), (2, 2)))
+    return from_arrays(padded, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
 
 
 def usps(found: Found) -> Splits:
@@ -90,17 +83,14 @@ def _grey(values: NDArray[np.float64], labels: Labels, path: Path) -> Split:
     if not values.size:
         raise InputError(f"{path} holds no images: fetch it again")
     if not (values.min() >= -1e-6 and values.max() <= 1 + 1e-6):
-        raise InputError(
-            f"{path} has values from {values.min():g} to {values.max():g}, out of their range: fetch it again"
-        )
+        raise InputError(f"{path} has values out of their range, {values.min():g} to {values.max():g}: fetch it again")
     pixels = np.rint(values.clip(0, 1) * 255).astype(np.uint8).reshape(-1, 16, 16)
     return from_arrays(pixels, labels, CLASSES, (path,))
 
 
 def mnist_m(found: Found) -> Splits:
     """mnist_m.tar.gz, or the folder that it unpacks to."""
-    archive = found.file("mnist_m.tar.gz")
-    if archive:
+    if archive := found.file("mnist_m.tar.gz"):
         return {split: partial(_mnist_m, archive, split) for split in ("train", "test")}
     lists = {split: found.file(f"mnist_m_{split}_labels.txt") for split in ("train", "test")}
     return {split: partial(_mnist_m, path.parent, split) for split, path in lists.items() if path}
@@ -121,65 +111,105 @@ def _lists(archive: Path) -> dict[str, bytes]:
     return {member.name: member.read() for member in members(archive) if member.name.endswith("_labels.txt")}
 
 
-def svhn(found: Found) -> Splits:
-    """{train,test,extra}_32x32.mat; label 10 means 0."""
-    paths = {split: found.file(f"{split}_32x32.mat", near=("svhn",)) for split in ("train", "test", "extra")}
-    return {split: partial(_mat, path, partial(_open, path)) for split, path in paths.items() if path}
+def svhn(found: Found, domain: str = "svhn") -> Splits:
+    """{train,test,extra}_32x32.mat."""
+    paths = {split: found.file(f"{split}_32x32.mat", near=domain) for split in ("train", "test", "extra")}
+    return {split: partial(_mat, path) for split, path in paths.items() if path}
 
 
 def synthetic_digits(found: Found) -> Splits:
     """synth_{train,test}_32x32.mat, or SynthDigits.zip with both."""
     splits: Splits = {}
-    for name, split in (("synth_train_32x32.mat", "train"), ("synth_test_32x32.mat", "test")):
-        if path := found.file(name):
-            splits[split] = partial(_mat, path, partial(_open, path))
-        elif path := found.file("SynthDigits.zip"):
-            splits[split] = partial(_mat, path, partial(open_member, path, name))
-    return splits
-
-
-def _open(path: Path) -> IO[bytes]:
-    return open_file(path, None)
-
-
-def _mat(path: Path, start: Callable[[], AbstractContextManager[IO[bytes]]]) -> Split:
-    """X (32, 32, 3, n) uint8 and y (n, 1), 10 meaning 0. X is read in blocks: SVHN's extra part has 1.6 GB."""
-    with start() as file:
-        heads = {}
-        for variable in matfile.variables(file, str(path)):
-            heads[variable.name] = (variable.shape, variable.kind, variable.whole() if variable.name == "y" else None)
-    shape, kind, _ = heads.get("X", ((), "", None))
-    labels = heads.get("y", ((), "", None))[2]
-    if labels is None or shape != (32, 32, 3, labels.size) or kind != "u1":
-        raise InputError(f"{path} does not hold X (32, 32, 3, n) of bytes and y (n, 1): fetch it again")
-    count = labels.size
-
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        with start() as file:
-            x = next(variable for variable in matfile.variables(file, str(path)) if variable.name == "X")
-            for first in range(0, count, BLOCK):
-                n = min(BLOCK, count - first)
-                block = x.take(n * 32 * 32 * 3).reshape((32, 32, 3, n), order="F").transpose(3, 0, 1, 2)
-                for i in np.flatnonzero(wanted[first : first + n]):
-                    yield first + int(i), block[i]
-
-    return Split(count, check_labels(labels, 11, str(path)) % 10, CLASSES, each, (path,))
-
-
-def _plain_arrays(found: Found, domain: str) -> Splits:
-    """images (n, h, w) or (n, h, w, 3) uint8 and labels (n,), in `<domain>/train.npz` and `<domain>/test.npz`."""
-    splits: Splits = {}
     for split in ("train", "test"):
-        for path in found.files.get(f"{split}.npz", []):
-            if path.parent.name.replace("_", "") == domain:
-                splits[split] = partial(_npz, path, pad=2 * (domain == "mnist"))
+        name = f"synth_{split}_32x32.mat"
+        if path := found.file(name):
+            splits[split] = partial(_mat, path)
+        elif path := found.file("SynthDigits.zip"):
+            splits[split] = partial(_mat, path, name)
     return splits
 
 
-def _npz(path: Path, pad: int) -> Split:
-    images, labels = numeric.npz(path, "images", "labels")
-    if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[3:] not in ((), (3,)) or not images.size:
-        raise InputError(f"{path}: images is {images.shape} of {images.dtype}, not (n, h, w) or (n, h, w, 3) of uint8")
-    images = _of_mnist(images, path) if pad else images
-    pixels = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0))[: images.ndim]).astype(np.uint8)
-    return from_arrays(pixels, check_labels(labels, 10, str(path)), CLASSES, (path,))
+def _mat(path: Path, member: str = "") -> Split:
+    """X (32, 32, 3, n) uint8 and y (n, 1), 10 meaning 0."""
+    with open_member(path, member) if member else open_file(path, None) as file:
+        pixels, labels = numeric.mat(file, ("X", "y"), str(path))
+    if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, labels.size):
+        raise InputError(f"{path} does not hold X (32, 32, 3, n) of bytes and y (n, 1): fetch it again")
+    return from_arrays(np.moveaxis(pixels, 3, 0), check_labels(labels, 11, str(path)) % 10, CLASSES, (path,))
+
+
+# What is published of each. The customary subset is that of most papers on DigitFive.
+_CUSTOMARY = {"train": 25000, "test": 9000}
+_MNIST = Domain(
+    files_at(
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist",
+            "https://storage.googleapis.com/cvdf-datasets/mnist",
+            "http://yann.lecun.com/exdb/mnist",
+        ),
+        ("train-images-idx3-ubyte.gz", 9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("train-labels-idx1-ubyte.gz", 28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        ("t10k-images-idx3-ubyte.gz", 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        ("t10k-labels-idx1-ubyte.gz", 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ),
+    {
+        "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    },
+    "http://yann.lecun.com/exdb/mnist/",
+    "CC BY-SA 3.0",
+)
+_USPS = Domain(
+    files_at(
+        ("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass",),
+        ("usps.bz2", None, "ec16c51db3855ca6c91edd34d0e9b197"),
+        ("usps.t.bz2", None, "8ea070ee2aca1ac39742fdd1ef5ed118"),
+    ),
+    {
+        "train": (1194, 1005, 731, 658, 652, 556, 664, 645, 542, 644),
+        "test": (359, 264, 198, 166, 200, 160, 170, 147, 166, 177),
+    },
+    "https://hastie.su.domains/ElemStatLearn/data.html (zip.train.gz and zip.test.gz; usps.h5 serves too)",
+)
+_MNIST_M_SOURCE = "https://cornell.box.com/shared/static/jado7quprg6hzzdubvwzh9umr75damwi"
+_MNIST_M = Domain(
+    (File("mnist_m.tar.gz", (_MNIST_M_SOURCE,), checksum="859df31c91afe82e80e5012ba928f279"),),
+    {"train": 59001, "test": 9001},
+    "http://yaroslav.ganin.net/",
+    subset=_CUSTOMARY,
+)
+_SVHN_EXTRA = Domain(
+    files_at(
+        ("http://ufldl.stanford.edu/housenumbers", "https://ufldl.stanford.edu/housenumbers"),
+        ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+        ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+        ("extra_32x32.mat", 1329278602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
+    ),
+    {
+        "train": (4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+        "test": (1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+        "extra": (45550, 90560, 74740, 60765, 50633, 53490, 41582, 43997, 35358, 34456),
+    },
+    "http://ufldl.stanford.edu/housenumbers/",
+    "non-commercial",
+)
+_SVHN = replace(
+    _SVHN_EXTRA,
+    files=_SVHN_EXTRA.files[:2],
+    counts={split: _SVHN_EXTRA.counts[split] for split in ("train", "test")},
+    subset=_CUSTOMARY,
+)
+_SYNTHETIC = Domain(
+    (File("SynthDigits.zip"),),
+    {"train": 479400, "test": 9553},
+    "http://yaroslav.ganin.net/ (SynthDigits.zip; it may be unpacked: synth_train_32x32.mat, synth_test_32x32.mat)",
+    subset=_CUSTOMARY,
+)
+DIGIT_FIVE = DataSet(
+    {"mnist": _MNIST, "mnistm": _MNIST_M, "svhn": _SVHN, "syn": _SYNTHETIC, "usps": _USPS},
+    read,
+    (32,),
+    {"digitfive": 32},
+    generated=("mnistm_generated", "synthetic_drawn"),
+)
+SVHN = DataSet({"svhn": _SVHN_EXTRA}, svhn, (32,), {"svhn": 32}, unlabelled="extra")

@@ -1,6 +1,5 @@
 """Fetch a file from the first source that has it: resumed, checked, and under its final name only when it is whole."""
 
-import errno
 import hashlib
 import http.client
 import shutil
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError
-from adamatch.datasets.catalog import File
+from adamatch.base.files import writing
+from adamatch.datasets.source import File
 
 ATTEMPTS = 4  # per source
 TIMEOUT = 30  # seconds without a byte
@@ -34,7 +34,7 @@ def fetch(
 ) -> Iterator[tuple[int, int | None]]:
     """Put `file` into `folder`, yielding (bytes so far, bytes in all). A file that is there and right is left alone.
 
-    What is not yet whole is called NAME.part, and a later call goes on with it. `page` is named when every source fails.
+    What is not yet whole is called NAME.part, and a later call resumes it. `page` is named when every source fails.
     """
     final, part = folder / file.name, folder / f"{file.name}.part"
     if final.is_file() and wrong(final, file) is None:
@@ -44,7 +44,7 @@ def fetch(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder} cannot be made ({error.strerror}): choose another folder with --to") from None
-    failures: list[str] = []
+    why = f"{file.name} cannot be fetched by a program"
     for source in file.sources:
         for attempt in range(ATTEMPTS):
             try:
@@ -52,11 +52,10 @@ def fetch(
                 part.replace(final)
                 return
             except SourceError as error:
-                failures.append(f"{source}: {error}")
+                why = f"no source gave {file.name} ({source}: {error})"
                 if not error.again or attempt == ATTEMPTS - 1:
                     break
                 pause(2.0**attempt)
-    why = f"no source gave {file.name} ({failures[-1]})" if failures else f"{file.name} cannot be fetched by a program"
     raise InputError(f"{why}: get it by hand from {page} and put it into {folder}")
 
 
@@ -64,30 +63,25 @@ def wrong(path: Path, file: File) -> str | None:
     """What is wrong with a file that should be `file`, if anything."""
     if file.size is not None and path.stat().st_size != file.size:
         return f"has {path.stat().st_size:,} bytes, not {file.size:,}"
-    for kind, known in (("sha256", file.sha256), ("md5", file.md5)):
-        if known:
-            with path.open("rb") as opened:
-                if hashlib.file_digest(opened, kind).hexdigest() != known:
-                    return f"has another {kind.upper()} than the published one"
-            return None
+    if file.checksum:
+        kind = "sha256" if len(file.checksum) == 64 else "md5"
+        with path.open("rb") as opened:
+            if hashlib.file_digest(opened, kind).hexdigest() != file.checksum:
+                return f"has another {kind.upper()} than the published one"
     return None
 
 
 def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | None]]:
     """Go on with `part` until it is whole and right, or raise SourceError."""
     start = part.stat().st_size if part.is_file() else 0
-    if start and not (file.size or file.sha256 or file.md5):
+    if not (file.size or file.checksum):
         start = 0  # nothing published would tell a file joined from two different ones
-    request = urllib.request.Request(
-        source, headers={"User-Agent": "adamatch", **({"Range": f"bytes={start}-"} if start else {})}
-    )
+    headers = {"User-Agent": "adamatch"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
+        with urllib.request.urlopen(urllib.request.Request(source, headers=headers), timeout=TIMEOUT) as reply:
             if reply.headers.get_content_type() == "text/html":
                 raise SourceError("sent a web page instead of the file", again=False)
-            if start and not (
-                reply.status == 206 and reply.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-            ):
+            if reply.status != 206 or not reply.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 start = 0  # no ranges here: from the beginning
             length = reply.headers.get("Content-Length")
             total = start + int(length) if length else file.size
@@ -96,11 +90,12 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
             _require_space(part.parent, file.name, (total or 0) - start)
             with part.open("r+b" if start else "wb") as out:
                 out.truncate(start)
-                out.seek(start)
-                done = start
+                done = out.seek(start)
                 yield done, total
                 while block := reply.read(BLOCK):
-                    _write(out, block, part)
+                    with writing(part):
+                        out.write(block)
+                        out.flush()
                     done += len(block)
                     yield done, total
     except urllib.error.HTTPError as error:
@@ -114,18 +109,6 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
     if problem := wrong(part, file):
         part.unlink()
         raise SourceError(problem, again=start > 0)  # joined from two parts: once more in one go, else the next source
-
-
-def _write(out: Any, block: bytes, part: Path) -> None:
-    try:
-        out.write(block)
-        out.flush()
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(
-                f"{part.parent} is full: free some space and run the same command again, it resumes {part.name}"
-            ) from None
-        raise InputError(f"{part} cannot be written ({error.strerror})") from None
 
 
 def _require_space(folder: Path, name: str, needed: int) -> None:

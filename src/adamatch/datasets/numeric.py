@@ -1,41 +1,43 @@
-"""Arrays out of .idx, .npz, .h5 and text: numbers come out, and nothing in the file is ever run."""
+"""Arrays out of .idx, .h5, .mat and text: numbers come out, and nothing in the file is ever run."""
 
 import bz2
 import gzip
 import io
+import re
 import struct
+import zlib
+from collections.abc import Iterator
+from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import LARGEST, open_file
-from adamatch.datasets.archive import members
+from adamatch.datasets.archive import RATIO, SLACK
 
 Array = NDArray[Any]
-SMALL = 1 << 26  # bytes of what is converted after it was read: USPS, the only one, has a tenth of them
-LINE = 1 << 16  # bytes
+SMALL = 1 << 26  # bytes of a table or of HDF5: USPS, the only such set, has a tenth of them
+BLOCK = 1 << 16  # bytes that are inflated at a time: they become 64 MiB at most
+MATRIX, COMPRESSED, COMPLEX = 14, 15, 0x800  # in a .mat file: types of an element, and a flag of an array
+STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 
 
-def unpacked(path: Path) -> bytes:
-    """The file, inflated where it is .gz or .bz2; refused where that takes more memory than any of these files needs."""
+def unpacked(path: Path, largest: int = LARGEST) -> bytes:
+    """The file, inflated where it is .gz or .bz2; refused where that takes more memory than a set needs."""
     with open_file(path, None) as raw:
         try:
-            data = _inflated(raw, path.suffix).read(LARGEST + 1)
+            stream: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, lambda file: file)
+            data: bytes = stream(raw).read(largest + 1)
         except Exception as error:  # on damaged data the libraries raise almost anything
             raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
-    if len(data) > LARGEST:
-        raise InputError(f"{path} has more than {LARGEST >> 20} MiB unpacked, a bomb: refused")
+    if len(data) > largest:
+        raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a bomb: refused")
     return data
-
-
-def _inflated(raw: IO[bytes], suffix: str) -> IO[bytes]:
-    if suffix == ".gz":
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    return cast(IO[bytes], bz2.BZ2File(raw)) if suffix == ".bz2" else raw
 
 
 def idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -48,27 +50,6 @@ def idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     if len(data) != head + prod(shape):
         raise InputError(f"{path} says {shape} and has {len(data) - head} bytes: fetch it again")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
-
-
-def npz(path: Path, *names: str) -> list[Array]:
-    """Arrays of a NumPy archive; one of objects would have to be unpickled and is refused."""
-    found: dict[str, Array] = {}
-    for member in members(path):
-        name = member.name.removesuffix(".npy")
-        if name in names:
-            data = member.read()
-            try:
-                found[name] = np.load(io.BytesIO(data), allow_pickle=False)
-            except Exception as error:  # the head is a piece of Python: whatever its parser says
-                raise InputError(f"{member.where} is not an array of numbers ({reason(error)}): refused") from None
-            if not isinstance(found[name], np.ndarray) or found[name].dtype.kind not in "biuf":
-                raise InputError(f"{member.where} is not an array of numbers: refused")
-    for name in names:
-        if name not in found:
-            raise InputError(
-                f"{path} has no array called {name}: save it with np.savez(path, {'=..., '.join(names)}=...)"
-            )
-    return [found[name] for name in names]
 
 
 def h5(path: Path, *names: str) -> list[Array]:
@@ -85,41 +66,85 @@ def h5(path: Path, *names: str) -> list[Array]:
         raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
 
 
-def _dataset(file: Any, name: str, where: str) -> Array:
+def _dataset(node: Any, name: str, where: str) -> Array:
     import h5py
 
-    node = file
     for part in name.split("/"):
-        if not isinstance(node, h5py.Group) or node.get(part, getlink=True) is None:
-            raise InputError(f"{where} is not there: fetch it again")
-        if not isinstance(node.get(part, getlink=True), h5py.HardLink):
-            raise InputError(f"{where} is a link: refused")
+        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        if not isinstance(link, h5py.HardLink):
+            raise InputError(f"{where} is not there{', but a link' if link else ''}: fetch it again")
         node = node[part]
     if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "fiu":
         raise InputError(f"{where} is not an array of numbers: refused")
     if node.external or node.is_virtual:
         raise InputError(f"{where} is kept in another file: refused")
-    if prod(node.shape) * node.dtype.itemsize > SMALL:
+    if node.nbytes > SMALL:
         raise InputError(f"{where} says {node.shape}, more than fits: refused")
     return np.asarray(node[()])
 
 
 def table(path: Path, per_line: int) -> NDArray[np.float64]:
     """Lines of numbers, (lines, per_line); of `index:value`, the value counts (libsvm's format)."""
-    rows = []
-    text = io.BytesIO(unpacked(path))
-    while line := text.readline(LINE):  # one by one: the words of all lines take twenty times their memory
-        words = [word.rpartition(b":")[2] for word in line.split()]
-        if not words:
-            continue
-        if len(words) != per_line:
-            raise InputError(f"{path} has a line of {len(words)} numbers, not {per_line}: fetch it again")
-        try:
-            rows.append(np.array([float(word) for word in words]))
-        except ValueError as error:
-            raise InputError(f"{path} is not a table of numbers ({reason(error)}): fetch it again") from None
-        if len(rows) * per_line * 8 > SMALL:
-            raise InputError(f"{path} has more than {len(rows):,} lines: refused")
-    if not rows:
-        raise InputError(f"{path} holds no numbers: fetch it again")
-    return np.stack(rows)
+    text = re.sub(rb"\d+:", b"", unpacked(path, SMALL))
+    try:
+        rows = np.loadtxt(io.BytesIO(text), comments=None, ndmin=2) if text.strip() else np.empty((0, 0))
+    except Exception as error:
+        raise InputError(f"{path} is not a table of numbers ({reason(error)}): fetch it again") from None
+    if rows.shape[1] != per_line:
+        raise InputError(f"{path} has lines of {rows.shape[1]} numbers, not {per_line}: fetch it again")
+    return rows
+
+
+def mat(file: IO[bytes], names: tuple[str, ...], where: str) -> list[Array]:
+    """Arrays of numbers of a MATLAB 5 file. SciPy's reader is not used: one flipped bit can crash the process in it."""
+    found: dict[str, Array] = {}
+    try:
+        order = {b"IM": "<", b"MI": ">"}[file.read(128)[126:]]
+        while tag := file.read(8):
+            parts = _parts(_element(file, *struct.unpack(order + "II", tag)), order)
+            (_, flags), (_, shape), (_, part) = islice(parts, 3)
+            if (name := bytes(part).decode("latin1")) in names:
+                number = NUMBERS.get(struct.unpack_from(order + "I", flags)[0] & (COMPLEX | 0xFF))
+                kind, data = next(parts)
+                if number is None or kind not in STORED:
+                    raise ValueError(f"{name} is not an array of real numbers")
+                array = np.frombuffer(data, order + STORED[kind]).astype(number, copy=False)
+                found[name] = array.reshape(np.frombuffer(shape, order + "u4"), order="F")
+    except Exception as error:  # on damaged data almost anything
+        remedy = "fetch it again, or, of MATLAB 7.3, save it again with `save -v7`"
+        raise InputError(f"{where} cannot be read as numbers of MATLAB 5 ({reason(error)}): {remedy}") from None
+    for name in set(names) - set(found):
+        raise InputError(f"{where} has no array called {name}: fetch it again")
+    return [found[name] for name in names]
+
+
+def _element(file: IO[bytes], kind: int, size: int) -> memoryview:
+    """What is in an array's element, without its tag, inflated where it is compressed."""
+    if kind == MATRIX:
+        whole = file.read(size)
+        if len(whole) < size:
+            raise ValueError("it ends too early")
+        return memoryview(whole)
+    if kind != COMPRESSED:
+        raise ValueError(f"an element of type {kind} instead of an array")
+    data, stream = bytearray(), zlib.decompressobj()
+    while packed := file.read(min(BLOCK, size)):
+        size -= len(packed)
+        data += stream.decompress(packed)
+        if len(data) > RATIO * file.tell() + SLACK:
+            raise ValueError(f"more than {len(data) >> 20} MiB unpacked, a bomb")
+    if not stream.eof:  # there zlib compares its checksum
+        raise ValueError("it ends too early")
+    return memoryview(data)[8:]
+
+
+def _parts(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """The type and the bytes of each part of an array; up to four bytes lie within the part's tag."""
+    at = 0
+    while at < len(data):
+        kind, size = struct.unpack_from(order + "II", data, at)
+        small = kind >> 16  # else 0
+        start = at + 4 if small else at + 8
+        size, kind = small or size, kind & 0xFFFF
+        yield kind, data[start : start + size]
+        at = (start + size + 7) // 8 * 8

@@ -1,4 +1,4 @@
-"""Published archives -> stores: one loop for every set, on all cores, in bounded memory, that goes on after a kill."""
+"""Published archives -> stores: one loop for every set, on all cores, that goes on after a kill."""
 
 import hashlib
 import multiprocessing as mp
@@ -19,13 +19,15 @@ import numpy as np
 from PIL import Image
 
 from adamatch.base.errors import InputError
+from adamatch.base.files import writing
 from adamatch.base.system import cores
 from adamatch.datasets.archive import Encoded
-from adamatch.datasets.source import Payload, Split
+from adamatch.datasets.source import Payload, Split, Wanted
 from adamatch.images.decode import read_image, square
 from adamatch.images.store import Pixels, Store, Writer
 
 CHUNK, CHUNK_BYTES = 32, 2 << 20  # what a worker gets at a time: so many images, or so many bytes of them
+Portion = list[tuple[int, Payload]]
 Unreadable = tuple[int, str]
 
 
@@ -56,7 +58,8 @@ def store_split(
     if writer.labels is not None and split.labels is not None:
         writer.labels[:] = split.labels
     bad: list[Unreadable] = []
-    for _ in fill(split, writer, size, workers or cores(), bad):
+    for unreadable in fill(split, writer, size, workers or cores()):
+        bad += unreadable
         yield int(np.count_nonzero(writer.done)), split.count
     if not bad:
         writer.commit()
@@ -71,28 +74,24 @@ def store_split(
         )
 
 
-def fill(split: Split, writer: Writer, size: int, workers: int, bad: list[Unreadable]) -> Iterator[int]:
-    """Put every image that is not there yet into the store; yields after each portion. What fails goes to `bad`."""
-    todo = writer.done == 0
-    canvas = Canvas(writer.partial, writer.images.offset, size)  # type: ignore[attr-defined]
+def fill(split: Split, writer: Writer, size: int, workers: int) -> Iterator[list[Unreadable]]:
+    """Put every image that is not there yet into the store; after each portion, yields what of it could not be read."""
+    store = writer.partial, writer.images.offset, size  # type: ignore[attr-defined]
     pool: ProcessPoolExecutor | None = None
     running: set[Future[list[Unreadable]]] = set()
     try:
-        for portion in portions(split.images(todo)):
+        for portion in portions(split.images(writer.done == 0)):
             if all(isinstance(p, np.ndarray) and p.shape[:2] == (size, size) for _, p in portion):
-                bad += canvas.draw(portion)  # nothing to decode: a copy is cheaper than a process
-                yield len(portion)
+                yield draw(portion, *store)  # nothing to decode: a copy is cheaper than a process
                 continue
-            pool = pool or _pool(workers, canvas)
-            running.add(pool.submit(_draw, portion))
+            pool = pool or _pool(workers)
+            running.add(pool.submit(draw, portion, *store))
             if len(running) > 2 * workers:  # bounds what is in memory
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    bad += future.result()
-                yield len(finished)
+                    yield future.result()
         for future in running:
-            bad += future.result()
-            yield 1
+            yield future.result()
     except BrokenProcessPool:
         raise InputError("a worker was killed, perhaps for want of memory: run it again with fewer --workers") from None
     finally:
@@ -100,18 +99,12 @@ def fill(split: Split, writer: Writer, size: int, workers: int, bad: list[Unread
             pool.shutdown(cancel_futures=True)
 
 
-def portions(items: Iterable[tuple[int, Payload]]) -> Iterator[list[tuple[int, Payload]]]:
-    portion: list[tuple[int, Payload]] = []
+def portions(items: Iterable[tuple[int, Payload]]) -> Iterator[Portion]:
+    portion: Portion = []
     held = 0
     for index, payload in items:
         portion.append((index, payload))
-        held += (
-            payload.nbytes
-            if isinstance(payload, np.ndarray)
-            else len(payload.data)
-            if isinstance(payload, Encoded)
-            else 0
-        )
+        held += len(payload.data) if isinstance(payload, Encoded) else getattr(payload, "nbytes", 0)
         if len(portion) >= CHUNK or held >= CHUNK_BYTES:
             yield portion
             portion, held = [], 0
@@ -119,36 +112,23 @@ def portions(items: Iterable[tuple[int, Payload]]) -> Iterator[list[tuple[int, P
         yield portion
 
 
-class Canvas:
-    """The images of a store that is being filled. Written with pwrite: a mapped file would count as this process's memory."""
-
-    def __init__(self, partial: Path, offset: int, size: int) -> None:
-        self.partial, self.offset, self.size = partial, offset, size
-        self.file = os.open(partial / "images.npy", os.O_RDWR)
-        self.done: Pixels = np.load(partial / "done.npy", mmap_mode="r+")
-
-    def __reduce__(self) -> tuple[type["Canvas"], tuple[Path, int, int]]:
-        return Canvas, (self.partial, self.offset, self.size)
-
-    def __del__(self) -> None:
-        os.close(self.file)
-
-    def draw(self, portion: list[tuple[int, Payload]]) -> list[Unreadable]:
-        unreadable = []
+def draw(portion: Portion, partial: Path, offset: int, size: int) -> list[Unreadable]:
+    """Put images into a store that is being filled; written, as a mapped file would count as this process's memory."""
+    unreadable = []
+    done: Pixels = np.load(partial / "done.npy", mmap_mode="r+")
+    with (partial / "images.npy").open("r+b") as file:
         for index, payload in portion:
             try:
-                image = np.ascontiguousarray(fit(payload, self.size))
+                image = fit(payload, size)
             except InputError as error:
                 unreadable.append((index, str(error)))
                 continue
-            try:
-                os.pwrite(self.file, image.data, self.offset + index * image.nbytes)
-            except OSError as error:
-                raise InputError(
-                    f"{self.partial} cannot be written ({error.strerror}): make room and run it again"
-                ) from None
-            self.done[index] = 1
-        return unreadable
+            with writing(partial):
+                file.seek(offset + index * image.nbytes)
+                file.write(image.tobytes())
+                file.flush()
+            done[index] = 1
+    return unreadable
 
 
 def fit(payload: Payload, size: int) -> Pixels:
@@ -163,22 +143,17 @@ def fit(payload: Payload, size: int) -> Pixels:
     return pixels if pixels.shape[:2] == (size, size) else square(Image.fromarray(pixels), size)
 
 
-_canvas: Canvas  # in a worker: what it draws on
-
-
-def _pool(workers: int, canvas: Canvas) -> ProcessPoolExecutor:
-    # fork, where there is one, starts in milliseconds; spawn imports everything again. Workers use Pillow and NumPy only.
-    method = "fork" if sys.platform == "linux" and hasattr(os, "fork") else "spawn"
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # fork starts in milliseconds; spawn imports everything again. Workers use Pillow and NumPy only.
+    method = "fork" if sys.platform == "linux" else "spawn"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        pool = ProcessPoolExecutor(workers, mp.get_context(method), _start, (canvas,))
+        pool = ProcessPoolExecutor(workers, mp.get_context(method), _start)
         pool.submit(int).result()  # forks now, before there are more threads
     return pool
 
 
-def _start(canvas: Canvas) -> None:
-    global _canvas
-    _canvas = Canvas(canvas.partial, canvas.offset, canvas.size)
+def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
@@ -191,19 +166,14 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _draw(portion: list[tuple[int, Payload]]) -> list[Unreadable]:
-    return _canvas.draw(portion)
-
-
 def without(split: Split, skipped: set[int]) -> Split:
     """The same split without some of its images."""
     kept = np.array([i for i in range(split.count) if i not in skipped])
     place = {int(old): new for new, old in enumerate(kept)}
 
-    def images(wanted: Any) -> Iterator[tuple[int, Payload]]:
+    def images(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
         before = np.zeros(split.count, bool)
         before[kept[wanted]] = True
         return ((place[i], payload) for i, payload in split.images(before))
 
-    labels = None if split.labels is None else split.labels[kept]
-    return replace(split, count=len(kept), labels=labels, images=images)
+    return replace(split, count=len(kept), labels=None if split.labels is None else split.labels[kept], images=images)

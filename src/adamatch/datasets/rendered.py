@@ -33,7 +33,7 @@ WEIGHTS = (0.0, 0.015, 0.03)  # thickening of the strokes on either side, as a p
 
 
 def rendered(count: int, size: int, seed: int) -> Store:
-    """Digits in 21 fonts, varied in size, place, slant, weight and brightness; classes balanced; the seed fixes them all."""
+    """Digits in 21 fonts, varied in size, place, slant, weight and brightness; classes balanced; fixed by the seed."""
     if count < 1 or size < 8:
         raise InputError(f"cannot render {count} images of {size} x {size}: at least 1 image of at least 8 x 8")
     rng = np.random.default_rng(seed)
@@ -69,21 +69,21 @@ def handwritten(split: Literal["train", "test"], size: int) -> Store:
     in_test = np.isin(np.arange(len(labels)), test)
     chosen = np.flatnonzero(in_test if split == "test" else ~in_test)
     grey = np.rint(digits.images[chosen] * (255 / 16)).astype(np.uint8)
-    images = np.stack([_enlarge(image, size) for image in grey])
+    enlarged = (Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC) for image in grey)
+    images = np.stack([np.asarray(image.convert("RGB")) for image in enlarged])
     return Store(images, labels[chosen], CLASSES, {"origin": "sklearn.datasets.load_digits", "split": split})
 
 
-def _enlarge(grey: Pixels, size: int) -> Pixels:
-    return np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BICUBIC).convert("RGB"))
+@cache
+def typeface(font: str, size: int) -> ImageFont.FreeTypeFont:
+    import matplotlib as mpl  # here, because it takes a second that nobody else should wait for
+
+    return ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf", size)
 
 
 def _glyph(font: str, digit: str, side: int, weight: float) -> Image.Image:
     """A digit, white on black, cut to its outline; about `side` pixels high."""
-    import matplotlib as mpl  # here, because it takes a second that nobody else should wait for
-
-    path = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
-    face = ImageFont.truetype(path, side)
-    stroke = round(weight * side)
+    face, stroke = typeface(font, side), round(weight * side)
     left, top, right, bottom = (ceil(edge) for edge in face.getbbox(digit, stroke_width=stroke))
     canvas = Image.new("L", (right - left + 4, bottom - top + 4))
     ImageDraw.Draw(canvas).text((2 - left, 2 - top), digit, fill=255, font=face, stroke_width=stroke)

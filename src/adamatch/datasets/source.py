@@ -1,23 +1,47 @@
-"""What a reader of a published format hands to `prepare`: labels that are known at once, images that come one by one."""
+"""What a published data set is: its facts, and the splits that its reader finds among the files in a folder."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError
-from adamatch.datasets.archive import Encoded, contents, is_image, members
+from adamatch.datasets.archive import Encoded, contents, walk
 from adamatch.images.store import Labels, Pixels
 
-# An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or something that makes such pixels.
+# Images per split: their number, or the number in each class. "train+test": the split is ours, the sum is published.
+Counts = Mapping[str, int | tuple[int, ...]]
+# An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or a function that makes them.
 Payload = Encoded | Path | Pixels | Callable[[], Pixels]
 Wanted = NDArray[np.bool_]
-DIGITS = 5  # of the number of a class
+
+
+@dataclass(frozen=True)
+class File:
+    """`checksum`: the published SHA-256 or MD5, "" where there is none. Without sources it can only be had by hand."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+    size: int | None = None
+    checksum: str = ""
+
+
+def files_at(hosts: Sequence[str], *facts: tuple[str, int | None, str]) -> tuple[File, ...]:
+    """Files that each of these hosts has; facts: name, size in bytes, checksum."""
+    return tuple(File(name, tuple(f"{host}/{name}" for host in hosts), size, known) for name, size, known in facts)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """`files`: what `download` fetches; `page`: where a person gets them; `subset`: the counts of a customary part."""
+
+    files: tuple[File, ...]
+    counts: Counts
+    page: str
+    licence: str = "not stated"
+    subset: Counts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,33 +61,25 @@ Splits = dict[str, Callable[[], Split]]
 
 
 class Found:
-    """The files below a folder, by name."""
+    """The files and folders below a folder, by name."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise InputError(f"{self.folder} is not a folder: name the one that holds the archives")
+        self.top = Path(folder)
+        if not self.top.is_dir():
+            raise InputError(f"{self.top} is not a folder: name the one that holds the archives")
         self.files: dict[str, list[Path]] = {}
         self.folders: dict[str, list[Path]] = {}
-        seen: set[str] = set()
-        for here, folders, files in os.walk(self.folder, followlinks=True):
-            real = os.path.realpath(here)
-            if real in seen:  # a link that leads back
-                folders.clear()
-                continue
-            seen.add(real)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in folders:
-                self.folders.setdefault(name, []).append(Path(here) / name)
-            for name in sorted(files):
-                self.files.setdefault(name, []).append(Path(here) / name)
+        for here, folders, files in walk(self.top):
+            for names, found in ((folders, self.folders), (files, self.files)):
+                for name in names:
+                    found.setdefault(name, []).append(here / name)
 
-    def file(self, *names: str, near: Sequence[str] = ()) -> Path | None:
-        """The one file with the first of these names that exists; `near`: folders that decide between several."""
+    def file(self, *names: str, near: str = "") -> Path | None:
+        """The one file with the first of these names that exists; `near`: a folder that decides between several."""
         for name in names:
             places = self.files.get(name, [])
             if len(places) > 1 and near:
-                places = [p for p in places if set(near) & {part.lower() for part in p.parts}] or places
+                places = [path for path in places if near in map(str.lower, path.parts)] or places
             if len(places) > 1:
                 raise InputError(
                     f"{places[0]} and {places[1]} have the same name: point --from at a folder with one of them"
@@ -72,18 +88,30 @@ class Found:
                 return places[0]
         return None
 
+    def folder(self, *names: str, having: str = "") -> Path | None:
+        """The first folder with one of these names, in which there is `having`."""
+        places = (path for name in names for path in self.folders.get(name, []))
+        return next((path for path in places if (path / having).exists()), None)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """`read(found, domain)`: what is there of a domain. `sizes`: sides of images in use, the usual one first."""
+
+    domains: Mapping[str, Domain]
+    read: Callable[[Found, str], Splits]
+    sizes: tuple[int, ...]
+    benchmarks: Mapping[str, int]  # {name of a benchmark: side of its images}
+    unlabelled: str = ""  # a split of further images, which SSL takes as unlabelled ones beside those of "train"
+    generated: tuple[str, ...] = ()  # domains that `adamatch data generate` makes: not part of what was published
+
 
 def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Labels:
     """Labels as int64 (n,), or an error where one names no class."""
-    given = np.asarray(labels).reshape(-1)
-    if given.dtype.kind not in "biuf" or not np.isfinite(given).all() or (given != np.rint(given)).any():
-        raise InputError(f"{where} has labels that are no numbers of classes: fetch it again")
-    if given.dtype.kind == "f":
-        given = given.clip(-1, classes)  # beyond them a cast is undefined
-    flat: Labels = given.astype(np.int64)
-    if flat.size and (flat.min() < 0 or flat.max() >= classes):
-        raise InputError(f"{where} has labels {flat.min()} to {flat.max()} for {classes} classes: fetch it again")
-    return flat
+    flat = np.asarray(labels).reshape(-1)
+    if flat.dtype.kind not in "biuf" or not np.isin(flat, np.arange(classes)).all():
+        raise InputError(f"{where} has labels that are not whole numbers from 0 to {classes - 1}: fetch it again")
+    return flat.astype(np.int64)
 
 
 def from_arrays(images: Pixels, labels: Labels | None, classes: tuple[str, ...], files: Sequence[Path]) -> Split:
@@ -98,7 +126,7 @@ def from_arrays(images: Pixels, labels: Labels | None, classes: tuple[str, ...],
 
 
 def from_names(
-    archive: Path, names: Sequence[str], labels: Labels | None, classes: tuple[str, ...], files: Sequence[Path] = ()
+    archive: Path, names: Sequence[str], labels: Labels, classes: tuple[str, ...], files: Sequence[Path] = ()
 ) -> Split:
     """A split whose images are these members of a zip, a tar or a folder, in this order."""
 
@@ -115,48 +143,11 @@ def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:
         lines = text.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{where} is no text in UTF-8 ({error}): fetch it again") from None
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            name, _, label = line.strip().rpartition(" ")
-            if not name or not label.isdecimal() or len(label) > DIGITS:
-                raise InputError(
-                    f"{where}, line {number}: {line.strip()[:80]!r} is not a name and a label: fetch it again"
-                )
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, _, label = line.rpartition(" ")
+        if line and not (name and label.isdecimal() and len(label) <= 5):
+            raise InputError(f"{where}, line {number}: {line[:80]!r} is not a name and a label: fetch it again")
+        if line:
             names.append(name.strip())
             labels.append(int(label))
     return names, labels
-
-
-@cache
-def image_names(archive: Path) -> tuple[str, ...]:
-    """Every image in a zip, a tar or a folder."""
-    return tuple(member.name for member in members(archive) if is_image(member.name))
-
-
-def by_class(archive: Path, domain: str, classes: Sequence[str] = ()) -> dict[str, list[str]]:
-    """{class: names} of the images in `.../domain/class/` or `.../domain/images/class/`; of these classes where given."""
-    found: dict[str, list[str]] = {}
-    for name in image_names(archive):
-        *above, label, _ = ("", "", *name.split("/"))[-4:]
-        if (
-            domain in (above if above[1:] == ["images"] else above[1:])
-            and label in (classes or (label,))
-            and label != "images"
-        ):
-            found.setdefault(label, []).append(name)
-    return dict(sorted(found.items()))
-
-
-def fixed_split(names: Mapping[str, Sequence[str]], salt: str) -> dict[str, list[str]]:
-    """{class: its images} -> {"train": 80%, "test": 20%}, by class, the same on every machine and for every library version.
-
-    The images of a class are sorted; the fifth whose positions have the smallest SHA-256 (salted) is the test set.
-    """
-    parts: dict[str, list[str]] = {"train": [], "test": []}
-    for label, images in names.items():
-        ordered = sorted(images)
-        hashes = [sha256(f"{salt}/{label}/{i}".encode(errors="surrogateescape")).digest() for i in range(len(ordered))]
-        test = set(sorted(range(len(ordered)), key=hashes.__getitem__)[: round(len(ordered) * 0.2)])
-        for i, name in enumerate(ordered):
-            parts["test" if i in test else "train"].append(name)
-    return parts

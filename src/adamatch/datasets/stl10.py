@@ -1,4 +1,4 @@
-"""STL-10: stl10_binary.tar.gz, or the folder that it unpacks to; its 100,000 unlabelled images are a split of their own."""
+"""STL-10: stl10_binary.tar.gz, or the folder that it unpacks to; 100,000 unlabelled images are a split of their own."""
 
 from collections.abc import Iterator
 from functools import cache, partial
@@ -8,7 +8,18 @@ import numpy as np
 
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import members, open_member
-from adamatch.datasets.source import Found, Payload, Split, Splits, Wanted, check_labels
+from adamatch.datasets.source import (
+    Counts,
+    DataSet,
+    Domain,
+    Found,
+    Payload,
+    Split,
+    Splits,
+    Wanted,
+    check_labels,
+    files_at,
+)
 
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 SIDE = 96
@@ -21,21 +32,19 @@ FILES = {
 
 
 def read(found: Found, domain: str) -> Splits:
-    place = found.file("stl10_binary.tar.gz") or next(iter(found.folders.get("stl10_binary", [])), None)
+    place = found.file("stl10_binary.tar.gz") or found.folder("stl10_binary")
     return {split: partial(_split, place, split) for split in FILES} if place else {}
 
 
 def _split(place: Path, split: str) -> Split:
     pixels, labels = FILES[split]
     sizes, texts = _parts(place)
-    if pixels not in sizes or (labels and labels not in texts):
-        raise InputError(f"{place} has no {pixels} {f'or no {labels}' if labels else ''}: fetch it again")
-    count = sizes[pixels] // BYTES
-    if sizes[pixels] % BYTES or (labels and len(texts[labels]) != count):
-        raise InputError(f"{place}: {pixels} is not {count} images of 96 x 96 with as many labels: fetch it again")
-    numbers = (
-        check_labels(np.frombuffer(texts[labels], np.uint8).astype(np.int64) - 1, 10, str(place)) if labels else None
-    )
+    count, rest = divmod(sizes.get(pixels, -1), BYTES)
+    if rest or (labels and len(texts.get(labels, b"")) != count):
+        raise InputError(f"{place} lacks a whole {pixels}{labels and f' or its {labels}'}: fetch it again")
+    numbers = None
+    if labels:  # they count from 1
+        numbers = check_labels(np.frombuffer(texts[labels], np.uint8).astype(np.int64) - 1, 10, str(place))
 
     def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
         with open_member(place, pixels) as file:
@@ -60,3 +69,17 @@ def _parts(place: Path) -> tuple[dict[str, int], dict[str, bytes]]:
         if name.endswith("_y.bin"):
             texts[name] = member.read()
     return sizes, texts
+
+
+_FILES = files_at(
+    ("http://ai.stanford.edu/~acoates/stl10", "https://ai.stanford.edu/~acoates/stl10"),
+    ("stl10_binary.tar.gz", 2640397119, "f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866"),
+)
+_COUNTS: Counts = {"train": (500,) * 10, "test": (800,) * 10, "unlabelled": 100000}
+STL_10 = DataSet(
+    {"stl10": Domain(_FILES, _COUNTS, "https://cs.stanford.edu/~acoates/stl10/")},
+    read,
+    (32, 64, 96),
+    {"stl10": 32},
+    unlabelled="unlabelled",
+)

@@ -1,22 +1,21 @@
-"""Digit domains that can be made anywhere, for where the originals cannot be had. Their names say that they are not those.
+"""Digit domains that can be made where the originals cannot be had. Their names say that they are not those.
 
-`mnistm_generated`: MNIST blended with patches of photographs, as Ganin and Lempitsky made MNIST-M (the difference of the two).
-`synthetic_drawn`: numbers of one to three digits drawn with fonts, in the manner of their Synthetic Digits: varied place,
-slant, colours, clutter and blur; the label is the middle digit.
+`mnistm_generated`: MNIST blended with patches of photographs (their difference), as Ganin and Lempitsky made MNIST-M.
+`synthetic_drawn`: numbers of one to three digits drawn with fonts, in the manner of their Synthetic Digits: varied
+place, slant, colours, clutter and blur; the label is the middle digit.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageDraw, ImageFilter
 
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import is_image
 from adamatch.datasets.digits import CLASSES
-from adamatch.datasets.rendered import FONTS
+from adamatch.datasets.rendered import FONTS, typeface
 from adamatch.datasets.source import Found, Payload, Split, Wanted
 from adamatch.images.decode import read_image
 from adamatch.images.store import Pixels
@@ -26,14 +25,14 @@ OVERSAMPLE = 3  # drawn larger and averaged, so that edges are smooth
 TEST_PHOTOS = 5  # every fifth photograph serves the test set only, so that no background is in both
 
 
-def mnistm_generated(mnist: Split, photos: Path, split: str, seed: int = 0) -> Split:
-    """Each image of MNIST (padded to 32 x 32) as |patch - digit|, the patch cut at random out of a random photograph."""
+def mnistm_generated(find: Callable[[], Split], photos: Path, split: str, seed: int = 0) -> Split:
+    """Each image of MNIST (padded to 32 x 32) as |patch - digit|, the patch cut at random out of a photograph."""
+    mnist = find()
     found = [path for name, paths in sorted(Found(photos).files.items()) if is_image(name) for path in paths]
     chosen = [path for i, path in enumerate(sorted(found)) if (i % TEST_PHOTOS == 0) == (split == "test")]
     if not chosen:
-        raise InputError(
-            f"{photos} has {len(found)} photographs: at least 2 are needed (one in {TEST_PHOTOS} is for the test set)"
-        )
+        needed = f"at least 2 are needed (one in {TEST_PHOTOS} is for the test set)"
+        raise InputError(f"{photos} has {len(found)} photographs: {needed}")
 
     def images(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
         for index, digit in mnist.images(wanted):
@@ -70,10 +69,8 @@ def synthetic_drawn(count: int, split: str, seed: int = 0) -> Split:
     labels = np.random.default_rng((seed, split == "test")).permutation(np.arange(count, dtype=np.int64) % 10)
 
     def images(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        return (
-            (int(i), partial(draw, int(labels[i]), (seed, int(split == "test"), int(i))))
-            for i in np.flatnonzero(wanted)
-        )
+        for i in np.flatnonzero(wanted):
+            yield int(i), partial(draw, int(labels[i]), (seed, int(split == "test"), int(i)))
 
     return Split(count, labels, CLASSES, images, ())
 
@@ -84,24 +81,17 @@ def draw(digit: int, seed: Sequence[int]) -> Pixels:
     before, after = (str(random.integers(10)) if random.random() < 0.5 else "" for _ in range(2))
     ink, paper = _colours(random)
     big = SIDE * OVERSAMPLE
-    font = _font(FONTS[int(random.integers(len(FONTS)))], int(big * random.uniform(0.55, 0.95)))
+    font = typeface(FONTS[int(random.integers(len(FONTS)))], int(big * random.uniform(0.55, 0.95)))
     canvas = Image.new("RGB", (2 * big, 2 * big), paper)
     pen = ImageDraw.Draw(canvas)
     for _ in range(int(random.integers(4))):  # clutter: lines in other colours, behind the digits
         ends = random.uniform(0.3, 1.7, 4) * big
         pen.line(tuple(ends), fill=tuple(random.integers(0, 256, 3).tolist()), width=int(random.integers(2, 9)))
-    middle, gap = 1.0 * big, random.uniform(-0.02, 0.08) * big
-    width = font.getlength(str(digit))
-    for text, at, anchor in (
-        (before, middle - width / 2 - gap, "rm"),
-        (after, middle + width / 2 + gap, "lm"),
-        (str(digit), middle, "mm"),
-    ):
-        pen.text((at, middle), text, fill=ink, font=font, anchor=anchor)
-    shift = random.uniform(-0.1, 0.1, 2) * big
-    turned = canvas.rotate(
-        random.uniform(-15, 15), Image.Resampling.BILINEAR, translate=tuple(shift.tolist()), fillcolor=paper
-    )
+    beside = random.uniform(-0.02, 0.08) * big + font.getlength(str(digit)) / 2  # from the middle to the next digits
+    for text, at, anchor in ((before, big - beside, "rm"), (after, big + beside, "lm"), (str(digit), big, "mm")):
+        pen.text((at, big), text, fill=ink, font=font, anchor=anchor)
+    shift = tuple((random.uniform(-0.1, 0.1, 2) * big).tolist())
+    turned = canvas.rotate(random.uniform(-15, 15), Image.Resampling.BILINEAR, translate=shift, fillcolor=paper)
     small = turned.crop((big // 2, big // 2, big // 2 + big, big // 2 + big)).reduce(OVERSAMPLE)
     blurred = small.filter(ImageFilter.GaussianBlur(random.uniform(0, 1.2)))
     noise = random.normal(0, random.uniform(0, 8), (SIDE, SIDE, 3))
@@ -115,8 +105,3 @@ def _colours(random: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, .
         ink, paper = random.integers(0, 256, (2, 3))
         if abs((ink - paper) @ brightness) >= 60:
             return tuple(ink.tolist()), tuple(paper.tolist())
-
-
-@cache
-def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf", size)

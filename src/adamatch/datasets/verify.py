@@ -1,7 +1,6 @@
-"""Is a prepared set what was published? Counts, checksums, what could not be read, duplicates, and a picture to look at."""
+"""Is a prepared set what was published? Counts, checksums, unreadable images, duplicates, and a picture to look at."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import checksum
-from adamatch.datasets import catalog
-from adamatch.datasets.catalog import Counts
+from adamatch.datasets.catalog import SETS, stores
+from adamatch.datasets.source import Domain
 from adamatch.images.store import Store
 
-BLOCK = 512  # images in memory at a time
 COMMON = 0.01  # the part of a test set that may also be in the training set; published sets do share some images
 
 
@@ -29,60 +26,31 @@ class Finding:
     text: str
 
 
-def stores(root: Path, name: str) -> dict[tuple[str, int], dict[str, Path]]:
-    """Prepared stores of a set: {(domain, size): {split: path}}."""
-    found: dict[tuple[str, int], dict[str, Path]] = {}
-    for head in sorted((root / name).glob("*/*/store.json")):
-        split, _, size = head.parent.name.rpartition("-")
-        if split and size.isdigit():
-            found.setdefault((head.parent.parent.name, int(size)), {})[split] = head.parent
-    return found
-
-
 def verify(root: Path, name: str) -> Iterator[Finding]:
     """Everything that can be said of the prepared stores of a set, one finding after the other."""
     prepared = stores(root, name)
     if not prepared:
-        raise InputError(
-            f"{root / name} holds no prepared store: make one with `adamatch data prepare {name} --from DIR`"
-        )
-    known = catalog.SETS[name].domains if name in catalog.SETS else {}
+        remedy = f"make one with `adamatch data prepare {name} --from DIR`"
+        raise InputError(f"{root / name} holds no prepared store: {remedy}")
     for (domain, size), splits in prepared.items():
         opened: dict[str, Store] = {}
         for split, path in splits.items():
             label = f"{name}/{domain}/{split}-{size}"
-            store, findings = _sound(path, label)
-            yield from findings
-            if store is not None:
-                opened[split] = store
-                yield from _skipped(store, label)
-        if domain in known:
-            yield from _counted(opened, known[domain].counts, known[domain].subset, f"{name}/{domain}", size)
+            try:
+                opened[split] = Store.whole(path)
+            except InputError as error:
+                yield Finding("error", label, str(error))
+            else:
+                yield Finding("ok", label, f"{len(opened[split]):,} images of {size} x {size}; checksums hold")
+                yield from _missing(opened[split], label)
+        if name in SETS and domain in SETS[name].domains:
+            yield from _counted(opened, SETS[name].domains[domain], f"{name}/{domain}", size)
         if {"train", "test"} <= set(opened):
-            yield _shared(opened["train"], opened["test"], f"{name}/{domain}")
+            yield _shared(opened["train"], opened["test"], f"{name}/{domain}/test-{size}")
 
 
-def _sound(path: Path, label: str) -> tuple[Store | None, list[Finding]]:
-    """Does it open, do its checksums hold, do its parts fit each other?"""
-    try:
-        store = Store.open(path)
-        sums = json.loads((path / "store.json").read_text())["sha256"]
-    except (InputError, KeyError) as error:
-        return None, [Finding("error", label, f"{error}")]
-    wrong = [name for name, known in sums.items() if not (path / name).is_file() or checksum(path / name) != known]
-    if wrong:
-        return None, [
-            Finding("error", label, f"{wrong[0]} was changed since it was written: delete {path} and prepare it again")
-        ]
-    n, labels = len(store), store.labels
-    if store.images.dtype != np.uint8 or store.images.shape != (n, store.size, store.size, 3):
-        return None, [Finding("error", label, f"images are {store.images.shape} of {store.images.dtype}")]
-    if labels is not None and (len(labels) != n or (n and not 0 <= labels.min() <= labels.max() < len(store.classes))):
-        return None, [Finding("error", label, "labels do not fit images and classes")]
-    return store, [Finding("ok", label, f"{n:,} images of {store.size} x {store.size}; checksums hold")]
-
-
-def _skipped(store: Store, label: str) -> Iterator[Finding]:
+def _missing(store: Store, label: str) -> Iterator[Finding]:
+    """Images that were skipped, and classes without any."""
     if skipped := store.info.get("skipped"):
         yield Finding("error", label, f"{len(skipped)} images could not be read and are left out (first: {skipped[0]})")
     if store.labels is not None:
@@ -92,74 +60,63 @@ def _skipped(store: Store, label: str) -> Iterator[Finding]:
             yield Finding("note", label, f"{len(empty)} classes have no image: {names}")
 
 
-def _counted(opened: dict[str, Store], counts: Counts, subset: Counts, label: str, size: int) -> Iterator[Finding]:
+def _counted(opened: dict[str, Store], domain: Domain, label: str, size: int) -> Iterator[Finding]:
     """Held against the published counts, or those of a customary subset."""
-    for key, published in counts.items():
-        parts = [opened[split] for split in key.split("+") if split in opened]
-        if len(parts) < len(key.split("+")):
+    for key, published in domain.counts.items():
+        if not set(key.split("+")) <= set(opened):
             continue
-        total = sum(len(part) for part in parts)
+        parts = [opened[split] for split in key.split("+")]
+        total = sum(map(len, parts))
         expected = published if isinstance(published, int) else sum(published)
         where = f"{label}/{key}-{size}"
-        if total != expected:
-            if subset.get(key) == total:
-                yield Finding("note", where, f"the customary subset of {total:,} of the {expected:,} published images")
-            else:
-                yield Finding("error", where, f"{total:,} images, but {expected:,} were published")
-            continue
-        if isinstance(published, int):
+        if total != expected and domain.subset.get(key) == total:
+            yield Finding("note", where, f"the customary subset of {total:,} of the {expected:,} published images")
+        elif total != expected:
+            yield Finding("error", where, f"{total:,} images, but {expected:,} were published")
+        elif isinstance(published, int):
             yield Finding("ok", where, f"{total:,} images, as published")
-            continue
-        each = sum(np.bincount(part.labels, minlength=len(published)) for part in parts if part.labels is not None)
-        if tuple(np.atleast_1d(each)) == published:
-            yield Finding("ok", where, f"{total:,} images, as published in each of {len(published)} classes")
         else:
-            yield Finding("error", where, f"images per class are {np.atleast_1d(each).tolist()}, not {list(published)}")
-
-
-def hashes(store: Store) -> list[bytes]:
-    """A hash of each image's pixels."""
-    return [
-        hashlib.blake2b(image.tobytes(), digest_size=16).digest()
-        for start in range(0, len(store), BLOCK)
-        for image in np.asarray(store.images[start : start + BLOCK])
-    ]
+            labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+            each = np.bincount(labels, minlength=len(published)).tolist()
+            if each == list(published):
+                yield Finding("ok", where, f"{total:,} images, as published in each of {len(published)} classes")
+            else:
+                yield Finding("error", where, f"images per class are {each}, not {list(published)}")
 
 
 def _shared(train: Store, test: Store, label: str) -> Finding:
     """Test images that are, pixel for pixel, also in the training set."""
     first: dict[bytes, int] = {}
-    for i, value in enumerate(hashes(train)):
+    for i, value in enumerate(_hashes(train)):
         first.setdefault(value, i)
-    twins = [(first[value], i) for i, value in enumerate(hashes(test)) if value in first]
-    where = f"{label}/test-{test.size}"
+    twins = [(first[value], i) for i, value in enumerate(_hashes(test)) if value in first]
     if not twins:
-        return Finding("ok", where, "no image is in the training set too")
+        return Finding("ok", label, "no image is in the training set too")
     text = f"{len(twins)} images are in the training set too (first: train {twins[0][0]} = test {twins[0][1]})"
-    return Finding("error" if len(twins) > COMMON * len(test) else "note", where, text)
+    return Finding("error" if len(twins) > COMMON * len(test) else "note", label, text)
 
 
-def picture(store: Store, per_class: int = 10, side: int = 48) -> Image.Image:
-    """Samples of each class in rows under its name, drawn with a fixed seed; several columns where there are many classes."""
+def _hashes(store: Store) -> Iterator[bytes]:
+    return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in store.images)
+
+
+def picture(store: Store) -> Image.Image:
+    """Samples of each class in rows under its name, drawn with a fixed seed; several columns of many classes."""
     rng = np.random.default_rng(0)
-    side = max(side, min(store.size, 64))
+    side, line = max(48, min(store.size, 64)), 14
     labels = store.labels if store.labels is not None else np.zeros(len(store), np.int64)
     names = store.classes if store.labels is not None else ("unlabelled",)
-    per_class = per_class if len(names) <= 60 else 5
+    per_class = 10 if len(names) <= 60 else 5
     columns = -(-len(names) // 30)
     rows = -(-len(names) // columns)
-    line = 14
-    sheet = Image.new("RGB", (columns * (per_class * (side + 2) + 10), rows * (side + line + 4)), "white")
+    width, height = per_class * (side + 2) + 10, side + line + 4  # of one class
+    sheet = Image.new("RGB", (columns * width, rows * height), "white")
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
     for index, name in enumerate(names):
-        left, top = index // rows * (per_class * (side + 2) + 10), index % rows * (side + line + 4)
+        left, top = index // rows * width, index % rows * height
         members = np.flatnonzero(labels == index)
-        draw.text(
-            (left + 2, top),
-            f"{name if name == str(index) else f'{index} {name}'}  ({len(members):,})",
-            fill="black",
-            font=font,
-        )
+        title = f"{name if name == str(index) else f'{index} {name}'}  ({len(members):,})"
+        draw.text((left + 2, top), title, fill="black", font=font)
         for k, i in enumerate(sorted(rng.permutation(members)[:per_class])):
             image = Image.fromarray(np.asarray(store.images[i])).resize((side, side), Image.Resampling.NEAREST)
             sheet.paste(image, (left + k * (side + 2), top + line))

@@ -11,7 +11,7 @@ import torch
 
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
-from adamatch.datasets.prepared import default_root
+from adamatch.datasets.catalog import default_root
 from adamatch.grid import cost
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Job, work

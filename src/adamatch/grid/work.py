@@ -21,7 +21,7 @@ import torch
 from adamatch import experiment
 from adamatch.base import locks
 from adamatch.base.errors import InputError, Interruption, shown
-from adamatch.base.files import disk_is_full, disk_reason, may_pass
+from adamatch.base.files import disk_is_full, disk_reason, is_transient
 from adamatch.config.run import Run
 from adamatch.grid import cost, lease
 from adamatch.grid.lease import Lease
@@ -113,7 +113,7 @@ def perform(run: Run, job: Job, pace: Pace) -> None:
             if disk_is_full(error):
                 says = f"the disk is full, at {run.name}: make room and start again"
                 raise InputError(f"{platform.node()}: {says}") from None
-            if pause is None or not may_pass(error):
+            if pause is None or not is_transient(error):
                 raise
             say(f"{run.name}: {disk_reason(error)}; it is tried again in {pause:.0f} s")
         time.sleep(pause)
@@ -144,7 +144,7 @@ def _perform(run: Run, job: Job, pace: Pace, last: bool) -> None:
             say(f"left to another worker, which took it over: {run.name}")
             return
         except Exception as error:
-            if disk_is_full(error) or (may_pass(error) and not last):  # no fault of the run
+            if disk_is_full(error) or (is_transient(error) and not last):  # no fault of the run
                 raise
             folders.record(run, one_line(error), "".join(traceback.format_exception(error)))
             say(f"failed {run.name}: {one_line(error)}")

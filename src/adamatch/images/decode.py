@@ -15,8 +15,8 @@ from adamatch.base.regular_files import open_file, read_file
 from adamatch.config.recipe import Shape as Shape
 from adamatch.images.store import Pixels
 
-# What an image may be, whatever its file is called. Pillow knows more: some start other programs (EPS: Ghostscript) or are
-# read by hardly anybody's files. AVIF needs a Pillow that has it, HEIF (photographs of iPhones) the package pillow-heif.
+# The formats that are read, whatever a file is called. Pillow knows more; some start other programs (EPS: Ghostscript).
+# AVIF needs a Pillow that has it, HEIF (photographs of iPhones) the package pillow-heif.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "AVIF", "HEIF")
 TWELVE_BITS, SIXTEEN_BITS = 4095, 65535
 WHITE = (255, 255, 255, 255)
@@ -30,7 +30,7 @@ BAND = 1 << 22  # pixels that are converted at a time, where a conversion takes 
 def read_image(source: str | Path | bytes, name: str | None = None, *, white: int = SIXTEEN_BITS) -> Image.Image:
     """The image in a file (or in its bytes) as RGB: turned upright, the first frame, transparency over white.
 
-    `white` is that of 16-bit files that do not say how many bits they use (data/depth.py); 0: by the image's largest value.
+    `white` is that of 16-bit files that do not say how many bits they use (depth.py); 0: by the image's largest value.
     """
     name = name or ("the image" if isinstance(source, bytes) else str(source))
     content = source if isinstance(source, bytes) else read_file(Path(source))
@@ -83,7 +83,7 @@ def _take_heif() -> None:
 
 
 def to_rgb(image: Image.Image, white: int = SIXTEEN_BITS) -> Image.Image:
-    """Any mode of Pillow -> RGB, turned as its EXIF data say, transparency over white. Never more than two copies at a time."""
+    """Any mode of Pillow -> RGB, turned as its EXIF data say, transparency over white; at most two copies at a time."""
     upright = _upright(image)
     if upright.mode.startswith(("I", "F")):
         return _eight_bits(upright, white, sixteen=image.format == "PPM")
@@ -93,11 +93,10 @@ def to_rgb(image: Image.Image, white: int = SIXTEEN_BITS) -> Image.Image:
 
 
 def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
-    """The whole image squeezed into (size, size, 3), whatever its shape, as in the paper's preparation of DomainNet.
+    """An image as (size, size, 3): squeezed, as in the paper's preparation of DomainNet, or with "crop" the middle.
 
-    Or, with shape "crop", the square in its middle, as networks that were trained on ImageNet know images.
-    A side that shrinks goes to the largest multiple of `size` that it holds (bilinear) and from there by averaging whole
-    blocks, so that every pixel counts; a side that grows is interpolated (bicubic).
+    A side that shrinks goes to the largest multiple of `size` that it holds (bilinear), and from there by averaging
+    whole blocks, so that every pixel counts. A side that grows is interpolated (bicubic).
     """
     if shape == "crop":
         side, left, top = min(image.size), *((length - min(image.size)) // 2 for length in image.size)
@@ -115,7 +114,7 @@ def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
 
 
 def _compare_checksums(png: bytes) -> None:
-    """Of every chunk up to the last: Pillow leaves out those of the pixels, and shows others instead."""
+    """Of every chunk: Pillow does not compare those of the pixels, and shows damaged ones."""
     at, kind = 8, b""
     while kind != b"IEND" and at + 12 <= len(png):  # where it is cut, Pillow says so
         size, kind = struct.unpack_from(">I4s", png, at)
@@ -131,7 +130,7 @@ def white_of(most: float) -> int:
 
 
 def white_in(image: Image.Image, content: bytes) -> int:
-    """The largest value that an image of more than 8 bits may have, where its file says so, as few do; else 0."""
+    """The largest value that an image of more than 8 bits may have, where its file says it, as few do; else 0."""
     if not image.mode.startswith("I;16"):
         return 0
     if image.format == "PNG":
@@ -143,14 +142,14 @@ def white_in(image: Image.Image, content: bytes) -> int:
 
 
 def _largest_of(bits: int) -> int:
-    """Of fewer than 16, which are what every such file has room for."""
+    """Of fewer than 16 bits; 16 is what every such file says."""
     return (1 << bits) - 1 if 8 <= bits < 16 else 0
 
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
         return image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF data: viewers ignore them and show the picture, so do we
+    except Exception:  # damaged EXIF data are ignored, as viewers do
         return image
 
 
@@ -163,11 +162,9 @@ def _over_white(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image, white: int, *, sixteen: bool) -> Image.Image:
-    """Grey of more than 8 bits -> RGB: by the full range of its kind where that is clear, else from darkest to brightest.
+    """Grey of more than 8 bits -> RGB: by the full range of its type where that is clear, else from least to most.
 
-    In 16 bits `white` and all above it become white; 0 stands for the image's own.
-
-    `sixteen`: 32-bit integers known to hold 16 (Pillow's reading of PGM).
+    In 16 bits `white` and all above it become white; 0: the image's own. `sixteen`: 32-bit integers that hold 16 (PGM).
     """
     low, high = _range(image, white, sixteen)
     rgb = Image.new("RGB", image.size)
@@ -179,14 +176,14 @@ def _eight_bits(image: Image.Image, white: int, *, sixteen: bool) -> Image.Image
 
 def _range(image: Image.Image, white: int, sixteen: bool) -> tuple[float, float]:
     """The values, of (h, w) uint16, int32 or float32, that become black and white."""
-    found = [
-        (values.dtype, float(values.min()), float(values.max())) for values in (np.asarray(b) for _, b in _bands(image))
-    ]
-    kind, low, high = found[0][0], min(each[1] for each in found), max(each[2] for each in found)
-    if not np.isfinite(
-        [each[1:] for each in found]
-    ).all():  # what is not a number is neither least nor most, but comes out
+    lows, highs = [], []
+    for _, band in _bands(image):
+        values = np.asarray(band)
+        lows.append(float(values.min()))
+        highs.append(float(values.max()))
+    if not np.isfinite([lows, highs]).all():  # of each band: Python's min and max may pass over a NaN
         raise ValueError("it holds values that are not finite")
+    kind, low, high = values.dtype, min(lows), max(highs)
     if sixteen:
         return 0, SIXTEEN_BITS
     if kind.itemsize == 2:

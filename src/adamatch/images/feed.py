@@ -1,4 +1,4 @@
-"""Batches of a pool on the training device: from its own memory where the pool fits, else from the host's, else from disk."""
+"""Batches of a pool on the training device: from its own memory, the host's, or the disk, where the pool fits."""
 
 import copy
 import warnings
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adamatch.base import ranks, system
 from adamatch.base.errors import unknown
-from adamatch.images.sampler import Stream
+from adamatch.images.sampler import IndexStream
 from adamatch.images.tasks import Labelled, Unlabelled
 
 Place = Literal["auto", "device", "host", "disk"]
@@ -21,11 +21,10 @@ Place = Literal["auto", "device", "host", "disk"]
 class Feed:
     """`next()` gives images uint8 [batch, 3, size, size] and labels [batch, k] (None for an unlabelled pool).
 
-    (Or, where frozen layers have seen the images before, what they made of their views: float16 [batch, views, h, w, C].)
-    Of several ranks each gets its own rows of the batch.
+    (Of a pool of frozen layers' features instead of images: float16 [batch, views, h, w, C].) Each rank gets its rows.
 
-    `place` is where the images wait: on the "device", in page-locked memory of the "host", or on "disk" (mapped files).
-    From the latter two a thread gathers one batch ahead, and the copy to the device is asynchronous.
+    `place` is where the images are: on the "device", in page-locked memory of the "host", or on "disk" (mapped files).
+    From the latter two a thread gathers the next batch, and the copy to the device is asynchronous.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Feed:
         near = device if self.place == "device" else torch.device("cpu")
         drawn = getattr(pool, "drawn", None)
         self.drawn = None if drawn is None else torch.from_numpy(drawn).to(near)
-        self.stream = Stream(len(pool) if drawn is None else len(drawn), batch, seed, near)
+        self.stream = IndexStream(len(pool) if drawn is None else len(drawn), batch, seed, near)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable.*")  # pools are only read
             self.parts = [torch.from_numpy(part) for part in pool.parts]
@@ -57,15 +56,15 @@ class Feed:
         labels = getattr(pool, "labels", None)
         self.classes = classes
         self.labels = None if labels is None else torch.from_numpy(labels).to(device)
+        self.taken = 0  # how many batches were handed out: all that is needed to resume
         self._ahead: Future[tuple[Tensor, Tensor]] | None = None
         self._thread = ThreadPoolExecutor(1) if self.place != "device" else None
-        self._taken = 0
 
     def another(self, *, batch: int, seed: int) -> Self:
-        """Other batches of the same images, which are there once."""
+        """Other batches of the same images, which are kept once."""
         other = copy.copy(self)
-        other.stream = Stream(self.stream.n, batch, seed, self.stream.device)
-        other._ahead, other._thread, other._taken = None, None if self._thread is None else ThreadPoolExecutor(1), 0
+        other.stream = IndexStream(self.stream.n, batch, seed, self.stream.device)
+        other.taken, other._ahead, other._thread = 0, None, None if self._thread is None else ThreadPoolExecutor(1)
         return other
 
     def next(self) -> tuple[Tensor, Tensor | None]:
@@ -77,28 +76,24 @@ class Feed:
             images, index = ahead.result()
             self._ahead = self._thread.submit(self._collect)
             images, index = images.to(self.device, non_blocking=True), index.to(self.device, non_blocking=True)
-        self._taken += 1
+        self.taken += 1
         images = images.permute(0, 3, 1, 2) if images.ndim == 4 else images
         return images, None if self.labels is None else self._probabilities(self.labels[index])
 
     def _rows(self) -> Tensor:
-        """This rank's part of the next batch."""
+        """This rank's rows of the next batch."""
         index = ranks.share(self.stream.next())
         return index if self.drawn is None else self.drawn[index]
 
     def _probabilities(self, labels: Tensor) -> Tensor:
-        """Class numbers [batch] or probabilities [batch, k] -> probabilities; of a batch alone, for k may be large."""
+        """Class indices [batch] or probabilities [batch, k] -> probabilities; per batch, for k may be large."""
         return F.one_hot(labels, self.classes).float() if labels.ndim == 1 else labels.float()
 
-    @property
-    def taken(self) -> int:
-        """How many batches were handed out: all that is needed to go on from here."""
-        return self._taken
-
     def seek(self, taken: int) -> None:
+        """Go on after so many batches."""
         if self._ahead is not None:
             self._ahead.result()
-        self._ahead, self._taken, self.stream.taken = None, taken, taken
+        self._ahead, self.taken, self.stream.taken = None, taken, taken
 
     def _collect(self) -> tuple[Tensor, Tensor]:
         """Gather the next batch on the host."""
@@ -115,7 +110,7 @@ class Feed:
 
 
 def choose_place(pool: Labelled | Unlabelled, device: torch.device) -> Literal["device", "host", "disk"]:
-    """On the device if it takes less than half of the free memory there, else on the host by the same rule, else on disk."""
+    """On the device if it takes less than half of the free memory there, else likewise on the host, else on disk."""
     size = sum(part.nbytes for part in pool.parts)
     if device.type != "cuda":
         return "device" if size < free_host() / 2 else "disk"

@@ -1,38 +1,106 @@
-"""What the items of a dataset hold: an image and perhaps a label, in pairs or under names (HuggingFace's datasets)."""
+"""Items of a dataset (torch's, HuggingFace's, or a list): an image and perhaps a label, in pairs or under names."""
 
 import random
-import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 from PIL import Image
 from torch.utils.data import DataLoader, IterableDataset
 
 from adamatch.base.errors import InputError
-from adamatch.images.decode import read_image
+from adamatch.images.arrays import check_indices, from_arrays, one_square
+from adamatch.images.decode import Shape, read_image
+from adamatch.images.listing import LABEL_HEADERS, PATH_HEADERS
+from adamatch.images.store import Pixels, Store
 
-IMAGES = (
-    "image",
-    "img",
-    "picture",
-    "photo",
-    "pixel_values",
-    "path",
-    "file",
-    "filename",
-    "file_name",
-    "filepath",
-    "image_path",
-)
-LABELS = ("label", "labels", "class", "class_name", "category", "target")
+IMAGES = ("image", "img", "picture", "photo", "pixel_values", *PATH_HEADERS)
+LABELS = ("label", "labels", *LABEL_HEADERS[1:])
 
 
-class Columns(NamedTuple):
-    """Under which names items hold their image and their label (None: they have none)."""
+def from_dataset(
+    dataset: Any,
+    *,
+    size: int,
+    classes: Sequence[str] | None = None,
+    labelled: bool | None = None,
+    shape: Shape = "squeeze",
+    white: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Store:
+    """A dataset of (image, label) or of images alone -> a store in memory."""
+    count, names = length(dataset), None if labelled is False else class_names(dataset)
+    images: list[Pixels] = []
+    labels: list[Any] = []
+    for pixels, label in squares(dataset, size=size, shape=shape, white=white, labelled=labelled):
+        images.append(pixels)
+        labels.extend(label)
+        if progress:
+            progress(len(images), count)
+    if labels and len(labels) != len(images):
+        raise InputError(f"the dataset labels {len(labels)} of its {len(images)} images: label all of them, or none")
+    if names and np.asarray(labels).dtype.kind in "iu":  # indices of these names, even where the names are numbers
+        labels = [names[number] for number in check_indices(np.asarray(labels), len(names))]
+    return from_arrays(np.stack(images), labels or None, names or classes)
 
-    image: str
-    label: str | None
+
+def squares(
+    dataset: Any, *, size: int, shape: Shape, white: int, labelled: bool | None
+) -> Iterator[tuple[Pixels, list[Any]]]:
+    """Each image as (size, size, 3), with its label as in `items`. `white` is that of 16 bits; 0: each image's own."""
+    number = -1
+    for number, (image, label) in enumerate(items(dataset, labelled=labelled)):
+        opened = _opened(image, number, white)
+        yield one_square(opened, size, shape, f"image {number} of the dataset", white), label
+    if number < 0:
+        raise InputError("the dataset is empty")
+
+
+def items(dataset: Any, *, labelled: bool | None) -> Iterator[tuple[Any, list[Any]]]:
+    """Each image, as it comes, with its label in a list, which is empty where none is there or wanted.
+
+    An image is Pillow's, an array, a tensor, a path, a file's bytes, or HuggingFace's that is not decoded.
+    """
+    columns: tuple[str, str | None] | None = None
+    for item in _read(dataset):
+        if isinstance(item, Mapping):
+            columns = columns or columns_of(dataset, item, labelled)
+            item = tuple(item[name] for name in columns if name)
+        image, *rest = item if isinstance(item, (tuple, list)) else (item,)
+        yield image, rest[:1] if labelled is not False else []
+
+
+def _read(dataset: Any) -> Iterator[Any]:
+    """The items; an error of HuggingFace's library gets the item's number, one of the user's code keeps its trace."""
+    number = 0
+    try:
+        if length(dataset) and not isinstance(dataset, IterableDataset):
+            for number in range(length(dataset)):
+                yield dataset[number]
+        else:
+            for item in dataset:
+                yield item
+                number += 1
+    except Exception as error:
+        if isinstance(error, InputError) or not is_hub(dataset):
+            raise
+        raise InputError(f"image {number} of the dataset cannot be read ({error})") from None
+
+
+def _opened(image: Any, number: int, white: int) -> Any:
+    """Files are read; what is an image already stays as it is."""
+    image, where = encoded(image), f"image {number} of the dataset"
+    if image is None:
+        raise InputError(f"{where} is missing")
+    if isinstance(image, bytes):
+        return read_image(image, where, white=white)
+    return read_image(image, white=white) if isinstance(image, (str, Path)) else image
+
+
+def encoded(image: Any) -> Any:
+    """The bytes or the path of HuggingFace's images that are not decoded; all else as it is."""
+    return image.get("bytes") or image.get("path") if isinstance(image, Mapping) else image
 
 
 def is_hub(source: Any) -> bool:
@@ -41,7 +109,10 @@ def is_hub(source: Any) -> bool:
 
 
 def refuse(dataset: Any) -> None:
-    """What looks like a dataset and is several, or batches of one."""
+    """What holds no images, batches of them, or several datasets."""
+    if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
+        kind = type(dataset).__name__
+        raise InputError(f"cannot read images from {kind}: give a folder, CSV file, array or dataset")
     if isinstance(dataset, DataLoader):
         raise InputError("a DataLoader was given: give its dataset (loader.dataset)")
     if isinstance(dataset, Mapping):
@@ -50,53 +121,28 @@ def refuse(dataset: Any) -> None:
         raise InputError(f"{what} was given, which holds {names}: give one of them (or a dictionary of folders)")
 
 
-def items(dataset: Any, *, labelled: bool | None, white: int | None = 0) -> Iterator[tuple[Any, list[Any]]]:
-    """Each image (Pillow's, an array, a tensor) with its label in a list, which is empty where none is there or wanted.
-
-    `white` is that of files of 16 bits, as in `read_image`; None leaves images that are given by their files as they are.
-    """
-    count = length(dataset)
-    columns: Columns | None = None
-    number = -1
-    for number, read in enumerate(_readers(dataset, count)):
-        try:
-            item = read()
-        except InputError:
-            raise
-        except Exception as error:
-            if not is_hub(dataset):
-                raise  # somebody's own code: the trace is theirs to see
-            raise InputError(f"image {number} of the dataset cannot be read ({error})") from None
-        if isinstance(item, Mapping):
-            columns = columns or columns_of(dataset, item, labelled)
-            item = (item[columns.image], *([item[columns.label]] if columns.label else []))
-        image, *rest = item if isinstance(item, (tuple, list)) else (item,)
-        yield image if white is None else _opened(image, number, white), rest[:1] if labelled is not False else []
-
-
-def sides(dataset: Any, sample: int = 20) -> int | None:
-    """The median short side of a few images of a dataset that can be asked for any of them; None for all else."""
-    images = [_opened(image, number, 0) for number, image in enumerate(images_of(dataset, sample))]
-    shapes = [image.size if isinstance(image, Image.Image) else sorted(image.shape)[-2:] for image in images]
-    return int(statistics.median(min(shape) for shape in shapes)) if shapes else None
-
-
-def images_of(dataset: Any, sample: int) -> list[Any]:
-    """A few images, as they are given, of a dataset that can be asked for any of them; none of all else."""
-    count = 0 if hasattr(dataset, "shape") and not is_hub(dataset) else length(dataset)
-    if not count or isinstance(dataset, (tuple, Mapping, IterableDataset)):
-        return []
-    chosen = random.Random(0).sample(range(count), min(sample, count))
-    return [image for image, _ in items([dataset[number] for number in chosen], labelled=False, white=None)]
-
-
 def length(dataset: Any) -> int:
     """How many items it has, 0 where only going through it tells."""
     return len(dataset) if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") else 0
 
 
-def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> Columns:
-    """By the types that a HuggingFace dataset gives its columns, else by their names."""
+def sample(dataset: Any, most: int) -> list[Any]:
+    """A few images, as they come, of a dataset that can be asked for any of them; none of all else."""
+    count = 0 if hasattr(dataset, "shape") and not is_hub(dataset) else length(dataset)
+    if not count or isinstance(dataset, (tuple, Mapping, IterableDataset)):
+        return []
+    chosen = random.Random(0).sample(range(count), min(most, count))
+    return [image for image, _ in items([dataset[number] for number in chosen], labelled=False)]
+
+
+def sides(dataset: Any, most: int = 20) -> list[int]:
+    """The short sides of a few images of a dataset that can be asked for any of them."""
+    images = [_opened(image, number, 0) for number, image in enumerate(sample(dataset, most))]
+    return [min(image.size if isinstance(image, Image.Image) else sorted(image.shape)[-2:]) for image in images]
+
+
+def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> tuple[str, str | None]:
+    """The names of the image and the label: by the types of a HuggingFace dataset's columns, else by their names."""
     kinds = {name: type(feature).__name__ for name, feature in (getattr(dataset, "features", None) or {}).items()}
     listed = ", ".join(item)
     images = [name for name in item if kinds.get(name) == "Image"]
@@ -104,15 +150,14 @@ def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> 
     if not images:
         raise InputError(f"the dataset has no column of images (it has {listed}): call it `image`")
     if labelled is False:
-        return Columns(images[0], None)
+        return images[0], None
     labels = [name for name in LABELS if name in item] or [name for name in item if kinds.get(name) == "ClassLabel"]
     if len(labels) > 1 and labels[0] not in LABELS:
-        raise InputError(
-            f"the dataset has several kinds of labels ({', '.join(labels)}): rename the one to learn to `label`"
-        )
+        remedy = "rename the one to learn to `label`"
+        raise InputError(f"the dataset has several kinds of labels ({', '.join(labels)}): {remedy}")
     if labelled and not labels:
         raise InputError(f"the dataset has no column of labels (it has {listed}): call it `label`")
-    return Columns(images[0], labels[0] if labels else None)
+    return images[0], labels[0] if labels else None
 
 
 def class_names(dataset: Any) -> list[str] | None:
@@ -121,27 +166,9 @@ def class_names(dataset: Any) -> list[str] | None:
         features = getattr(dataset, "features", None) or {}
         label = next((name for name in LABELS if name in features), None)
         labels = [label] if label else [name for name, feature in features.items() if hasattr(feature, "names")]
-        named = getattr(features[labels[0]], "names", None) if len(labels) == 1 else None
+        names = getattr(features[labels[0]], "names", None) if len(labels) == 1 else None
     else:
         while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        named = getattr(dataset, "classes", None)
-    return None if named is None else [str(name) for name in named]
-
-
-def _readers(dataset: Any, count: int) -> Iterator[Callable[[], Any]]:
-    """One call for each item, which may fail."""
-    if count and not isinstance(dataset, IterableDataset):
-        yield from (lambda number=number: dataset[number] for number in range(count))
-    else:
-        yield from (lambda item=item: item for item in dataset)
-
-
-def _opened(image: Any, number: int, white: int) -> Any:
-    if image is None:
-        raise InputError(f"image {number} of the dataset is missing")
-    if isinstance(image, Mapping):  # HuggingFace's, not decoded
-        image = image.get("bytes") or image.get("path")
-    if isinstance(image, bytes):
-        return read_image(image, f"image {number} of the dataset", white=white)
-    return read_image(image, white=white) if isinstance(image, (str, Path)) else image
+        names = getattr(dataset, "classes", None)
+    return None if names is None else [str(name) for name in names]

@@ -1,4 +1,4 @@
-"""Endless shuffled index streams: the same everywhere for a seed, and resumable from one number."""
+"""Endless shuffled index streams: the same on every machine for a seed, and resumed from one number."""
 
 import torch
 from torch import Tensor
@@ -6,10 +6,10 @@ from torch import Tensor
 BLOCK = 64  # batches that are shuffled and sent to the device at a time, at least
 
 
-class Stream:
+class IndexStream:
     """Indices 0..n-1 in random order, epoch after epoch, `batch` at a time; `taken` batches were handed out so far.
 
-    Orders are drawn on the host from (seed, block) alone, so that a stream can be taken up anywhere, on any device.
+    Orders are drawn on the host from (seed, block) alone, so that a stream can be resumed anywhere, on any device.
     """
 
     def __init__(self, n: int, batch: int, seed: int, device: torch.device) -> None:

@@ -1,6 +1,6 @@
-"""The tasks: which images are trained on with labels, which without, and what is tested. No other file knows them apart.
+"""The tasks: which images are trained on with labels, which without, which are tested. No other file tells them apart.
 
-An unlabelled pool has no labels at all, and test sets are handed to nobody but `evaluate`.
+An unlabelled pool has no label field, and only `evaluate` gets test sets.
 """
 
 import hashlib
@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError, unknown
+from adamatch.images.labels import some
 from adamatch.images.store import Labels, Pixels, Store
 
 POOLS = {"uda": 1, "ssl": 1, "ssda": 2, "oracle": 2}  # of labelled images, by task
-NAMED = 5  # classes that a note names
-EVEN = 8  # times that each labelled image is in a student's epoch, at least: some are in it once more
+EVEN = 8  # times that each labelled image is in a student's epoch, at least; some are once more
 
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """Images and nothing else: parts (each n_i x size x size x 3) that are read as one."""
+    """Images and nothing else: parts (each n_i x size x size x 3) that are one pool."""
 
     parts: tuple[Pixels, ...]
 
@@ -29,17 +29,17 @@ class Unlabelled:
 
     @property
     def plain(self) -> tuple[Pixels, ...]:
-        """The images as they are: the first view of each, where several were made (n_i x views x ...)."""
+        """The images themselves: the first view of each, where there are several (n_i x views x ...)."""
         return tuple(part[:, 0] if part.ndim == 5 else part for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Images with labels: (n,) class numbers or (n, k) probabilities."""
+    """Images with labels: (n,) class indices or (n, k) probabilities."""
 
     parts: tuple[Pixels, ...]
     labels: Labels | NDArray[np.float32]
-    drawn: Labels | None = None  # the rows of an epoch, some perhaps more than once; None: each once
+    drawn: Labels | None = None  # the rows of an epoch; None: each once
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,10 +47,10 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a run trains on and is tested on.
+    """The images of a run, for training and for tests.
 
     Each labelled pool fills a batch of its own, and the batches are concatenated. `tests` is for `evaluate` alone.
-    `probes` are the pools whose labels are known, where others are guessed: what CTAugment learns from.
+    `probes` are the pools of true labels, where others are a teacher's: CTAugment learns from them.
     """
 
     labelled: tuple[Labelled, ...]
@@ -60,13 +60,11 @@ class Problem:
     chosen: tuple[int, ...] = ()  # which target images were labelled: saved with the run
     notes: tuple[str, ...] = ()
     probes: tuple[Labelled, ...] = ()
-    guesses: NDArray[np.float32] | None = (
-        None  # of unlabelled images (n, k): labels from before training, times weights
-    )
+    guesses: NDArray[np.float32] | None = None  # (n, k) labels of unlabelled images from before training, times weights
 
 
 def few_of_many(problem: Problem, most: int) -> bool:
-    """Whether at most so many images of a class are labelled, on average, and all of them are among more unlabelled ones.
+    """Whether at most so many images per class are labelled, and all of them are among many unlabelled ones.
 
     Then there is one domain, whatever the task is called.
     """
@@ -77,25 +75,26 @@ def few_of_many(problem: Problem, most: int) -> bool:
     return all(hash(image.tobytes()) in seen for part in pool.parts for image in part)
 
 
-def pose(
+def make_problem(
     task: str, sources: Sequence[Store], target: Store, tests: Mapping[str, Store], *, labels: int = 0, seed: int = 0
 ) -> Problem:
-    """The problem of a task: `sources` are read as one; `labels` is the number of labelled target images per class."""
-    _check(task, labels)
-    unlabelled = Unlabelled((target.images,))
-    from_source = [labelled(*sources)] if sources else []
+    """The problem of a task. `sources` are one pool; `labels` is the number of labelled target images per class."""
+    if task not in POOLS:
+        raise unknown("task", task, POOLS)
+    if task in ("uda", "oracle") and labels:
+        raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
+    if task in ("ssl", "ssda") and labels < 1:
+        raise InputError(f"task {task} needs labelled target images: give labels=K (K per class), or choose uda")
+    pools = [labelled(*sources)] if sources and task != "ssl" else []
     chosen: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
-    if task == "uda":
-        pools = from_source
-    elif task == "oracle":
-        pools = [*from_source, labelled(target)]
-    else:
-        rows, notes = choose(_labels_of(target), target.classes, labels, seed)
-        chosen = tuple(int(row) for row in rows)
-        few = Labelled((target.images[rows],), _labels_of(target)[rows])
-        pools = [few] if task == "ssl" else [*from_source, few]
-    return Problem(tuple(pools), unlabelled, target.classes, tests, chosen, notes)
+    if task == "oracle":
+        pools.append(labelled(target))
+    elif task != "uda":
+        rows, notes = choose_labelled(_labels_of(target), target.classes, labels, seed)
+        chosen = tuple(rows.tolist())
+        pools.append(Labelled((target.images[rows],), _labels_of(target)[rows]))
+    return Problem(tuple(pools), Unlabelled((target.images,)), target.classes, tests, chosen, notes)
 
 
 def labelled(*stores: Store) -> Labelled:
@@ -103,12 +102,10 @@ def labelled(*stores: Store) -> Labelled:
     return Labelled(tuple(store.images for store in stores), np.concatenate([_labels_of(store) for store in stores]))
 
 
-def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tuple[Labels, tuple[str, ...]]:
-    """`count` rows of every class, drawn with a seed: the same on every machine and rank. Classes with fewer are noted."""
+def choose_labelled(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tuple[Labels, tuple[str, ...]]:
+    """`count` rows of every class, drawn with a seed: the same on every machine. Notes name classes with fewer."""
     rng = np.random.default_rng([seed, count])
-    rows: list[Labels] = []
-    notes: list[str] = []
-    short: list[str] = []
+    rows, notes, short = list[Labels](), list[str](), list[str]()
     for number, name in enumerate(classes):
         of_class = rng.permutation(np.flatnonzero(labels == number))
         if len(of_class) == 0:
@@ -117,44 +114,41 @@ def choose(labels: Labels, classes: Sequence[str], count: int, seed: int) -> tup
             short.append(f"{name} ({len(of_class)})")
         rows.append(np.sort(of_class[:count]))
     if short:
-        others = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
-        notes.append(f"fewer than {count} images, all of them labelled, has class {', '.join(short[:NAMED])}{others}")
+        notes.append(f"fewer than {count} images, all of them labelled, has class {some(short)}")
     return np.concatenate(rows), tuple(notes)
 
 
 def split_hash(chosen: Sequence[int]) -> str:
-    """A short name of a labelled subset, to compare between machines."""
+    """A short name of a labelled subset, to compare it between machines."""
     return hashlib.sha256(np.asarray(chosen, dtype="<i8").tobytes()).hexdigest()[:12]
 
 
 def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Problem:
-    """The same problem with one labelled pool: its labelled images, and the unlabelled ones that a teacher labelled (`pool`).
+    """The same problem with one labelled pool: its labelled images, and the unlabelled ones that a teacher labelled.
 
-    They are drawn as in batches of the authors' code: for each image of a labelled pool one of every other, and those of
-    `uratio` unlabelled ones that have got a label. Which labelled images come once more than others is drawn. Probes are of
-    the images that had their labels before.
+    Drawn as in batches of the authors' code: for each image of a labelled pool one of every other, and of `uratio`
+    unlabelled ones those that have a label now (`pool`). Which labelled images come once more than others is random.
     """
     rng = np.random.default_rng(seed)
     pools = (*problem.labelled, pool)
     parts = tuple(part for each in pools for part in each.parts)
     labels = np.concatenate([probabilities(each.labels, len(problem.classes)) for each in pools])
-    each_once = max(
-        1, round(len(problem.unlabelled) / uratio)
-    )  # of a labelled pool, while all unlabelled images are seen once
-    times = -(-EVEN * max(map(len, problem.labelled)) // each_once)  # until every labelled image is seen often enough
+    # Images of a labelled pool that are drawn while all unlabelled ones are seen once, and how often that is repeated.
+    once = max(1, round(len(problem.unlabelled) / uratio))
+    times = -(-EVEN * max(map(len, problem.labelled)) // once)
     first, rows = 0, []
     for each in pools:
-        often, more = divmod(times * (len(pool) if each is pool else each_once), max(1, len(each)))
+        often, more = divmod(times * (len(pool) if each is pool else once), max(1, len(each)))
         rows += [first + np.tile(np.arange(len(each)), often), first + rng.permutation(len(each))[:more]]
         first += len(each)
     return replace(problem, labelled=(Labelled(parts, labels, np.concatenate(rows)),), probes=problem.labelled)
 
 
 def balanced(pool: Labelled) -> Labelled:
-    """The same pool, with rare classes drawn as often as the median one: their images come several times, evenly.
+    """The same pool with rare classes drawn as often as the median one: their images come several times, evenly.
 
-    Rare are those of which there is less than half of that. A pool in which none is rare, whose labels are probabilities, or
-    that says itself what is drawn, stays as it is.
+    A class is rare with less than half as many images. Unchanged: a pool without rare classes, with probabilities, or
+    that already has its `drawn`.
     """
     if pool.drawn is not None or pool.labels.ndim > 1:
         return pool
@@ -167,22 +161,12 @@ def balanced(pool: Labelled) -> Labelled:
 
 
 def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray[np.float32]:
-    """(n,) class numbers or (n, k) probabilities -> (n, k) probabilities."""
+    """(n,) class indices or (n, k) probabilities -> (n, k) probabilities."""
     return np.eye(classes, dtype=np.float32)[labels] if labels.ndim == 1 else labels.astype(np.float32)
-
-
-def _check(task: str, labels: int) -> None:
-    if task not in POOLS:
-        raise unknown("task", task, POOLS)
-    if task in ("uda", "oracle") and labels:
-        raise InputError(f"task {task} takes no target labels: leave labels at 0, or choose ssda")
-    if task in ("ssl", "ssda") and labels < 1:
-        raise InputError(f"task {task} needs labelled target images: give labels=K (K per class), or choose uda")
 
 
 def _labels_of(store: Store) -> Labels:
     if store.labels is None:
-        raise InputError(
-            "labels are needed here and these images have none: put them in one folder per class, or give a CSV"
-        )
+        remedy = "put them in one folder per class, or give a CSV"
+        raise InputError(f"labels are needed here and these images have none: {remedy}")
     return store.labels

@@ -1,4 +1,4 @@
-"""Somebody's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
+"""The user's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,31 +11,31 @@ from rich.markup import escape
 from rich.progress import Progress as Bar
 
 from adamatch.base.errors import shown
-from adamatch.images.arrays import some
 from adamatch.images.decode import Shape
-from adamatch.images.folders import read
+from adamatch.images.labels import some
+from adamatch.images.reading import read
 from adamatch.images.store import Labels, Pixels, Store
-from adamatch.images.tasks import Problem, Unlabelled, choose, labelled
+from adamatch.images.tasks import Problem, Unlabelled, choose_labelled, labelled
 
 HELD_OUT = 0.1  # of the labelled source images, to estimate accuracy on the source
 NAMED = 3  # of several sources
-LOOKED_AT = 10_000  # images by which data are recognised when a run is resumed
+DIGESTED = 10_000  # images of which a digest is made
 
 
-class OwnData:
-    """Reads what was given, and remembers what it could not read and what it saw."""
+class UserData:
+    """Reads the images, and keeps what was read (`seen`), skipped, and noted for the user."""
 
     def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
         self.skipped: dict[str, str] = {}
-        self.notes: list[str] = []  # what a person should know of the images
+        self.notes: list[str] = []
         self.seen: dict[str, Store] = {}
-        self.trained: Labels = np.zeros(0, np.int64)  # rows of the source: those whose labels are learnt from,
-        self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on
+        self.trained: Labels = np.zeros(0, np.int64)  # rows of the source that are trained on with their labels,
+        self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on at all
 
     @property
     def white(self) -> int:
-        """That of the target's images of 16 bits; 0: they have fewer, or say it themselves."""
+        """That of the target's images of 16 bits; 0: they have fewer, or their files say it."""
         return int(self.seen.get("target", self.seen["source"]).info.get("white", 0))
 
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
@@ -47,7 +47,7 @@ class OwnData:
                 size=self.size,
                 classes=classes,
                 labelled=labelled,
-                leave=role == "test",
+                drop_unknown=role == "test",
                 shape=self.shape,
                 white=self.white if role in ("test", "target_labels") else 0,  # as the target's own
                 skip_bad=self.skip_bad,
@@ -61,13 +61,13 @@ class OwnData:
     def problem(
         self, source: Any, target: Any, target_labels: Any, test: Any, labels_per_class: int | None, seed: int
     ) -> Problem:
-        """Labelled pools from the source and what target labels there are; `target` None means the source's own images."""
+        """Labelled pools from the source and the target labels, if any. `target` None: the source's own images."""
         whole = self.read("source", source, labelled=True)
         assert whole.labels is not None
         notes: tuple[str, ...] = ()
         rows = np.arange(len(whole))
         if labels_per_class is not None:
-            rows, notes = choose(whole.labels, whole.classes, labels_per_class, seed)
+            rows, notes = choose_labelled(whole.labels, whole.classes, labels_per_class, seed)
         held_out = self.held_out = _hold_out(whole, rows if labels_per_class else rows[:0], seed)
         trained = self.trained = np.setdiff1d(rows, held_out)
         pools = [labelled(_rows(whole, trained))]
@@ -78,36 +78,34 @@ class OwnData:
         if target_labels is not None:
             pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
             if lacking := [name for number, name in enumerate(whole.classes) if number not in pools[1].labels]:
-                self.notes.append(
-                    f"{name_of(target_labels)} has no image of {some(lacking)}: no target label helps there"
-                )
+                missing = f"{name_of(target_labels)} has no image of {some(lacking)}"
+                self.notes.append(f"{missing}: no target label helps there")
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
             if count := _common(tests["target"].images, [part for pool in pools for part in pool.parts]):
-                self.notes.append(
-                    f"{name_of(test)}: {count} of {len(tests['target'])} test images are trained on with their labels, so that "
-                    "the measured accuracy is too good: leave them out"
-                )
-        chosen = tuple(int(row) for row in rows) if labels_per_class else ()
+                trained_on = f"{count} of {len(tests['target'])} test images are trained on with their labels"
+                remedy = "so that the measured accuracy is too good: leave them out"
+                self.notes.append(f"{name_of(test)}: {trained_on}, {remedy}")
+        chosen = tuple(rows.tolist()) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
-    def named(self, **given: Any) -> list[str]:
-        """For each that is given its name and digest, as `photos (1a2b3c4d)`."""
-        return [f"{name_of(images)} ({self.digest(role)})" for role, images in given.items() if images is not None]
+    def named(self, **sources: Any) -> list[str]:
+        """The name and digest of each of the sources that is there, as `photos (1a2b3c4d)`."""
+        return [f"{name_of(images)} ({self.digest(role)})" for role, images in sources.items() if images is not None]
 
     def digest(self, role: str) -> str:
         """Changes when the images or labels do: a run is resumed with the data it began with, or not at all."""
         found = hashlib.sha256()
         for store in [self.seen[role]] if role in self.seen else []:  # a target that is the source was read as such
             found.update(repr((store.images.shape, store.classes)).encode())
-            found.update(store.images[:: max(1, len(store) // LOOKED_AT)].tobytes())
+            found.update(store.images[:: max(1, len(store) // DIGESTED)].tobytes())
             found.update(b"" if store.labels is None else store.labels.tobytes())
         return found.hexdigest()[:8]
 
 
 def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
-    """A tenth of every class, but for the rows that are needed: none of a class with fewer than ten images."""
+    """A tenth of every class, without the rows that are needed; none of a class with fewer than ten images."""
     assert store.labels is not None
     rng = np.random.default_rng([seed, 17])
     apart = []
@@ -119,7 +117,7 @@ def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
 
 def _common(images: Pixels, parts: Sequence[Pixels]) -> int:
     """How many of the images are in one of the parts, pixel by pixel."""
-    apart = max(1, images.shape[1] // 16)  # some of the pixels, to find who may be the same
+    apart = max(1, images.shape[1] // 16)  # a few of the pixels tell which may be the same
     seen = {image[::apart, ::apart].tobytes(): image for part in parts for image in part}
     pairs = ((image, seen.get(image[::apart, ::apart].tobytes())) for image in images)
     return sum(other is not None and np.array_equal(image, other) for image, other in pairs)
@@ -131,7 +129,7 @@ def _rows(store: Store, rows: Labels) -> Store:
 
 
 def name_of(images: Any) -> str:
-    """For a person; which images they are is told by a digest: the same folder may lie elsewhere tomorrow."""
+    """A name for the user. Without the folder's place, which may change: a digest tells which images they are."""
     if isinstance(images, Mapping):
         return some(map(str, images))
     if isinstance(images, (list, tuple)) and images and all(isinstance(each, (str, Path)) for each in images):

@@ -8,7 +8,7 @@ from torch import nn
 from adamatch.images.store import Pixels
 from adamatch.initialise import propagate
 from adamatch.initialise.embed import features
-from adamatch.kernels import fused_norm
+from adamatch.kernels import runtime
 from adamatch.networks.efficientnet_lite import EfficientNetLite
 from adamatch.networks.frozen import Whole
 from adamatch.train.speed import Machine
@@ -20,7 +20,7 @@ ENOUGH = 0.025  # domains look alike from here on: results/office31.md
 def likeness(net: nn.Module, source: Sequence[Pixels], target: Sequence[Pixels], machine: Machine) -> float:
     """The part of neighbours that are of different domains: 0.5 where both are one domain, 0 where no image finds the other."""
     net = (Whole(net) if isinstance(net, EfficientNetLite) else net).to(machine.device).eval()
-    with fused_norm.off(net):
+    with runtime.off(net):
         found = [features(net, parts, machine, MOST) for parts in (source, target)]
     count = min(map(len, found))  # as many of each
     x = torch.cat([each[torch.linspace(0, len(each) - 1, count).long()] for each in found])

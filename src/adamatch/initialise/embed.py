@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from adamatch.augment.views import normalise
 from adamatch.images.store import Pixels
 from adamatch.images.tasks import Labelled, Unlabelled
-from adamatch.kernels import fused_norm
+from adamatch.kernels import runtime
 from adamatch.networks.norm import estimate_statistics, has_batch_norm
 from adamatch.train.speed import Machine
 
@@ -26,7 +26,7 @@ def embed(
     under those that training will have: estimated from these images, unless the recipe keeps the first."""
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
-    with fused_norm.off(net):
+    with runtime.off(net):
         now = before = [features(net, each, machine) for each in parts]
         if not keep_statistics and has_batch_norm(net):
             estimate_statistics(net, batches(pools, unlabelled, machine))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adamatch.augment.views import Views, normalise
-from adamatch.base.cli_names import argument, setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.images.feed import free_host
@@ -110,6 +110,6 @@ class FeatureCache:
         if needed > FULL * free:
             raise InputError(
                 f"{total:,} views of the images take {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are "
-                f"free: choose a smaller {argument('size')}, give fewer images, or {setting('frozen', 0)} to train the whole "
-                "network from the images"
+                f"free: choose a smaller {argument('size')}, give fewer images, or {argument('frozen', 0)} to train the "
+                "whole network from the images"
             )

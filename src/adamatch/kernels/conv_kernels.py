@@ -1,4 +1,4 @@
-"""Triton kernels for narrow 3x3 convolutions (stride 1, padding 1) on channels_last images."""
+"""Triton kernels for the weight gradient of narrow 3x3 convolutions (stride 1, padding 1) on channels_last images."""
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
@@ -6,31 +6,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from adamatch.kernels.norm_kernels import jit
+from adamatch.kernels.runtime import jit, launch
 
 try:
     import triton.language as tl
 except ImportError:
     tl = None
+PIXELS = 64  # of a tile
 
 
 @jit
 def _weight_grad(
-    x, dy, parts, images, H,
-    ROWS: tl.constexpr, W: tl.constexpr,
-    CI: tl.constexpr, CO: tl.constexpr, IMAGES: tl.constexpr, KYS: tl.constexpr, CARRY: tl.constexpr,
+    x, dy, parts, images, H: tl.constexpr, W: tl.constexpr,
+    CI: tl.constexpr, CO: tl.constexpr, IMAGES: tl.constexpr, KYS: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of IMAGES images -> parts [programs, ky, kx, CO, CI]; KYS = 3: all ky at once, 1: one ky a program.
+    """Sums over IMAGES images -> parts [programs, ky, kx, CO, CI]; KYS = 3: all ky at once, 1: one ky a program.
 
-    dW[ky, kx] = sum_q x[q + (ky - 1) W] dy[q - (kx - 1)]: shifting x by rows and dy by columns needs six tiles instead of ten.
-    The three shifts of dy are one tile, for pixels next to each other are next to each other in memory; its fourth part is
-    padding (tl.arange takes powers of two only).
+    dW[ky, kx] = sum_q x[q + (ky - 1) W] dy[q - (kx - 1)]: shifts of x by rows and of dy by columns, six tiles, not ten.
+    The three shifts of dy are one tile, for pixels next to each other are next to each other in memory; its fourth part
+    is padding (tl.arange takes powers of two only).
     """
-    segments = (H + ROWS - 1) // ROWS
     pid, ky = tl.program_id(0), tl.program_id(1)
-    h0 = (pid % segments) * ROWS
     p, side_channel, ci = tl.arange(0, IMAGES * W), tl.arange(0, 4 * CO), tl.arange(0, CI)
-    image, w, side = (pid // segments) * IMAGES + p // W, p % W, side_channel // CO
+    image, w, side = pid * IMAGES + p // W, p % W, side_channel // CO
     pixel, there = image * H * W + w, (image < images)[:, None]
     neighbour = w[:, None] + side[None, :] - 1
     dy_there = there & (neighbour >= 0) & (neighbour < W) & (side < 3)[None, :]
@@ -40,22 +38,11 @@ def _weight_grad(
     if KYS == 3:
         acc1 = tl.full([4 * CO, CI], 0.0, tl.float32)
         acc2 = tl.full([4 * CO, CI], 0.0, tl.float32)
-    if CARRY:
-        above = tl.load(x_tile + (h0 - 1) * W * CI, mask=there & (h0 > 0), other=0.0)
-        here = tl.load(x_tile + h0 * W * CI, mask=there, other=0.0)
-    for i in range(ROWS):
-        h = h0 + i
-        d = tl.trans(tl.load(dy_tile + h * W * CO, mask=dy_there & (h < H), other=0.0))
-        if CARRY:
-            below = tl.load(x_tile + (h + 1) * W * CI, mask=there & (h + 1 < H), other=0.0)
-            acc0 = tl.dot(d, above, acc0)
-            acc1 = tl.dot(d, here, acc1)
-            acc2 = tl.dot(d, below, acc2)
-            above = here
-            here = below
-        elif KYS == 3:
+    for h in range(H):
+        d = tl.trans(tl.load(dy_tile + h * W * CO, mask=dy_there, other=0.0))
+        if KYS == 3:
             acc0 = tl.dot(d, tl.load(x_tile + (h - 1) * W * CI, mask=there & (h > 0), other=0.0), acc0)
-            acc1 = tl.dot(d, tl.load(x_tile + h * W * CI, mask=there & (h < H), other=0.0), acc1)
+            acc1 = tl.dot(d, tl.load(x_tile + h * W * CI, mask=there, other=0.0), acc1)
             acc2 = tl.dot(d, tl.load(x_tile + (h + 1) * W * CI, mask=there & (h + 1 < H), other=0.0), acc2)
         else:
             inside = there & (h + ky > 0) & (h + ky <= H)
@@ -71,18 +58,9 @@ def _weight_grad(
 
 @jit
 def _sum_parts(
-    parts,
-    dw,
-    s_co,
-    s_ci,
-    s_ky,
-    s_kx,
-    N: tl.constexpr,
-    CI: tl.constexpr,
-    CO: tl.constexpr,
-    STEP: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
+    parts, dw, s_co, s_ci, s_ky, s_kx,
+    N: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
     """parts [N, ky, kx, CO, CI] -> dw, in the memory order of the weight."""
     place, i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), tl.arange(0, STEP)
     total = tl.full([STEP, WIDTH], 0.0, tl.float32)
@@ -94,63 +72,14 @@ def _sum_parts(
     tl.store(to, tl.sum(total, 0).to(dw.dtype.element_ty))
 
 
-@jit
-def _convolve(
-    x, weight, y, pixels, H, s_out, s_in, s_ky, s_kx,
-    W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr, FLIP: tl.constexpr,
-):  # fmt: skip
-    """y of BLOCK pixels: a product with the weight of each of the nine taps. FLIP turns the weight by 180 degrees."""
-    p, ci, co = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CI), tl.arange(0, CO)
-    h, w, there = (p // W) % H, p % W, p < pixels
-    acc = tl.full([BLOCK, CO], 0.0, tl.float32)
-    for tap in tl.static_range(9):
-        ky, kx = tap // 3, tap % 3
-        inside = there & (h + ky > 0) & (h + ky <= H) & (w + kx > 0) & (w + kx <= W)
-        shifted = tl.load(x + (p + (ky - 1) * W + kx - 1)[:, None] * CI + ci[None, :], mask=inside[:, None], other=0.0)
-        turned = (2 - ky) * s_ky + (2 - kx) * s_kx if FLIP else ky * s_ky + kx * s_kx
-        acc = tl.dot(shifted, tl.load(weight + turned + ci[:, None] * s_in + co[None, :] * s_out), acc)
-    tl.store(y + p[:, None] * CO + co[None, :], acc.to(y.dtype.element_ty), mask=there[:, None])
-
-
-def convolve(
-    x: Tensor, weight: Tensor, y: Tensor, *, transposed: bool = False, block: int = 128, warps: int = 4
-) -> None:
-    """x [N,CI,H,W], weight [CO,CI,3,3] -> y; transposed: the data gradient, x being that of the output [N,CO,H,W]."""
-    n, ci, height, width = x.shape
-    co = y.shape[1]
-    s_out, s_in, s_ky, s_kx = weight.stride()
-    s_out, s_in = (s_in, s_out) if transposed else (s_out, s_in)
-    pixels = n * height * width
-    _convolve[(-(-pixels // block),)](
-        x, weight, y, pixels, height, s_out, s_in, s_ky, s_kx, width, ci, co, block, transposed, num_warps=warps
-    )
-
-
-def weight_grad(
-    x: Tensor, dy: Tensor, dw: Tensor, *, pixels: int = 64, rows: int = 0, warps: int = 4, stages: int = 3,
-    kys: int = 0, carry: bool = False,
-) -> None:  # fmt: skip
-    """x [N,CI,H,W], dy [N,CO,H,W] channels_last -> dw [CO,CI,3,3], whatever its strides. The rest is for tuning."""
+def weight_grad(x: Tensor, dy: Tensor, dw: Tensor) -> None:
+    """x [N,CI,H,W], dy [N,CO,H,W] channels_last -> dw [CO,CI,3,3], whatever its strides."""
     n, ci, height, width = x.shape
     co = dy.shape[1]
-    kys = kys or (3 if ci * co <= 32 * 32 else 1)  # three accumulators [4 CO, CI] fit in the registers
-    images, rows = max(1, pixels // width), rows or height
-    programs = -(-n // images) * -(-height // rows)
+    kys = 3 if ci * co <= 32 * 32 else 1  # three accumulators [4 CO, CI] fit in the registers
+    images = max(1, PIXELS // width)
+    programs = -(-n // images)
     parts = torch.empty(programs, 9, co, ci, dtype=torch.float32, device=x.device)
-    _weight_grad[(programs, 3 // kys)](
-        x,
-        dy,
-        parts,
-        n,
-        height,
-        rows,
-        width,
-        ci,
-        co,
-        images,
-        kys,
-        carry and kys == 3,
-        num_warps=warps,
-        num_stages=stages,
-    )
-    _sum_parts[(9 * co * ci // 64,)](parts, dw, *dw.stride(), programs, ci, co, 64, 64, num_warps=4)
+    grid = (programs, 3 // kys)
+    launch(_weight_grad, grid, x, dy, parts, n, height, width, ci, co, images, kys, num_warps=4, num_stages=3)
+    launch(_sum_parts, (9 * co * ci // 64,), parts, dw, *dw.stride(), programs, ci, co, 64, 64, num_warps=4)

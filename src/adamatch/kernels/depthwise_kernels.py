@@ -1,17 +1,17 @@
 """Triton kernels for depthwise convolutions (3x3 or 5x5, stride 1 or 2, any padding) on channels_last images.
 
-A tile is P places of COLS channels, and each place four pixels: below each other, or the two by two that a stride of 2 leaves
-to one pixel of the smaller image. What is loaded for one of the four is used for the others too, from registers; neighbours
-in a line come from the cache. `taps` is the weight as float32 [K, K, C]. Sums are float32 and in a fixed order, no atomics.
+A tile is P places of COLS channels, and each place four pixels: below each other, or two by two, which at a stride of 2
+are one pixel of the smaller image. What is loaded for one of the four is used for the others too, from registers;
+neighbours in a line come from the cache. `taps` is the weight as float32 [K, K, C]. Sums are float32 and in a fixed
+order, without atomics.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from adamatch.kernels.norm_kernels import jit
+from adamatch.kernels.runtime import jit, launch
 
 try:
     import triton.language as tl
@@ -19,13 +19,11 @@ except ImportError:
     tl = None
 
 TILE, SMALL_TILE = 2048, 1024  # elements; small where a thread's registers would not hold the sums of more
-STEPS = 4  # tiles of a program of the weight gradient: read once for every kx, they should stay in the cache
-ROWS = 128  # partial sums that one program adds up
 
 
 @jit
 def _place(start, blocks, height, width, P: tl.constexpr, COLS: tl.constexpr):
-    """Channels of this program; image, line and column of P places in images of `height` lines, from place `start` on."""
+    """Channels of this program; image, line and column of P places from `start` on, in images of `height` lines."""
     c = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)
     p = start + tl.arange(0, P)
     return c, p // (width * height), p // width % height, p % width
@@ -113,7 +111,7 @@ def _spread(
 ):  # fmt: skip
     """Input gradient at stride 2: dy [images, OH, OW, C] -> dx [images, H, W, C]; a place is two by two pixels of dx.
 
-    Pixel 2i + a of a line has 2(i + d) = 2i + a + pad - ky with pixel i + d of dy: ky = a + pad - 2d, of which each ky has one.
+    Pixel 2i + a of a line meets pixel i + d of dy where 2(i + d) = 2i + a + pad - ky: each ky = a + pad - 2d has one d.
     """
     start = tl.program_id(0) // blocks * P
     c, image, i, j = _place(start, blocks, (H + 1) // 2, (W + 1) // 2, P, COLS)
@@ -141,129 +139,30 @@ def _spread(
     _store(dx, a3, there, image, 2 * i + 1, 2 * j + 1, c, H, W, C)
 
 
-@jit
-def _weight_grad(
-    x, dy, parts, images, H, W, OH, OW, C, blocks, pad_h, pad_w,
-    K: tl.constexpr, S: tl.constexpr, STEPS: tl.constexpr, P: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Sums over STEPS tiles -> parts [programs, K, K, C]; a place is four pixels of dy below each other."""
-    quarter = (OH + 3) // 4
-    pid = tl.program_id(0) // blocks
-    for kx in range(K):
-        g0 = tl.full([P, COLS], 0.0, tl.float32)
-        g1 = tl.full([P, COLS], 0.0, tl.float32)
-        g2 = tl.full([P, COLS], 0.0, tl.float32)
-        g3 = tl.full([P, COLS], 0.0, tl.float32)
-        g4 = tl.full([P, COLS], 0.0, tl.float32)
-        for step in range(STEPS):
-            c, image, h, ow = _place((pid * STEPS + step) * P, blocks, quarter, OW, P, COLS)
-            oh, there = h * 4, image < images
-            d0 = _load(dy, there, image, oh, ow, c, OH, OW, C)
-            d1 = _load(dy, there, image, oh + 1, ow, c, OH, OW, C)
-            d2 = _load(dy, there, image, oh + 2, ow, c, OH, OW, C)
-            d3 = _load(dy, there, image, oh + 3, ow, c, OH, OW, C)
-            for line in tl.static_range(K + 3 * S):
-                t = _load(x, there, image, oh * S + line - pad_h, ow * S + kx - pad_w, c, H, W, C)
-                for i in tl.static_range(4):
-                    if line - i * S == 0:
-                        g0 += t * _of(i, d0, d1, d2, d3, d3)
-                    if line - i * S == 1:
-                        g1 += t * _of(i, d0, d1, d2, d3, d3)
-                    if line - i * S == 2:
-                        g2 += t * _of(i, d0, d1, d2, d3, d3)
-                    if K == 5 and line - i * S == 3:
-                        g3 += t * _of(i, d0, d1, d2, d3, d3)
-                    if K == 5 and line - i * S == 4:
-                        g4 += t * _of(i, d0, d1, d2, d3, d3)
-        c = tl.program_id(0) % blocks * COLS + tl.arange(0, COLS)
-        for ky in tl.static_range(K):
-            out = parts + ((pid * K + ky) * K + kx) * C + c
-            tl.store(out, tl.sum(_of(ky, g0, g1, g2, g3, g4), 0), mask=c < C)
-
-
-@jit
-def _sum_rows(
-    parts,
-    out,
-    rows,
-    columns,
-    C,
-    s_group,
-    s_channel,
-    s_ky,
-    s_kx,
-    K: tl.constexpr,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-):
-    """parts [rows, K, K, C] -> the sums of ROWS of them, wherever the strides of `out` have them."""
-    group = tl.program_id(1)
-    place, row = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), group * ROWS + tl.arange(0, ROWS)
-    mask = (row < rows)[:, None] & (place < columns)[None, :]
-    total = tl.sum(tl.load(parts + row[:, None] * columns + place[None, :], mask=mask, other=0.0), 0)
-    tap, c = place // C, place % C
-    to = out + group * s_group + c * s_channel + tap // K * s_ky + tap % K * s_kx
-    tl.store(to, total.to(out.dtype.element_ty), mask=place < columns)
-
-
-def convolve(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: tuple[int, int]) -> None:
+def convolve(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: list[int], *, flip: bool = False) -> None:
     """x [N,C,H,W] -> y [N,C,OH,OW], both channels_last; padding: above and to the left."""
-    _convolved(x, taps, y, stride, padding, flip=False)
+    n, channels, height, width = x.shape
+    cols, blocks = columns(channels)
+    p = TILE // cols
+    places = n * -(-y.shape[2] // 4) * y.shape[3]
+    sizes = (n, height, width, *y.shape[2:], channels, blocks, *padding, taps.shape[0], stride, flip, p, cols)
+    launch(_convolve, (-(-places // p) * blocks,), x, taps, y, *sizes, num_warps=4)
 
 
-def input_grad(dy: Tensor, taps: Tensor, dx: Tensor, stride: int, padding: tuple[int, int]) -> None:
+def input_grad(dy: Tensor, taps: Tensor, dx: Tensor, stride: int, padding: list[int]) -> None:
     size = taps.shape[0]
     if stride == 1:
-        _convolved(dy, taps, dx, 1, (size - 1 - padding[0], size - 1 - padding[1]), flip=True)
+        convolve(dy, taps, dx, 1, [size - 1 - before for before in padding], flip=True)
         return
     n, channels, height, width = dx.shape
     cols, blocks = columns(channels)
     p = SMALL_TILE // cols
     places = n * -(-height // 2) * -(-width // 2)
-    _spread[(-(-places // p) * blocks,)](
-        dy, taps, dx, n, height, width, *dy.shape[2:], channels, blocks, *padding, size, p, cols, num_warps=4
-    )
-
-
-def weight_grad(x: Tensor, dy: Tensor, dw: Tensor, stride: int, padding: tuple[int, int]) -> None:
-    """dw [C,1,K,K], whatever its strides."""
-    n, channels, height, width = x.shape
-    size, (out_height, out_width) = dw.shape[2], dy.shape[2:]
-    cols, blocks = columns(channels)
-    p = SMALL_TILE // cols
-    rows = -(-n * -(-out_height // 4) * out_width // (p * STEPS))
-    parts = torch.empty(rows, size, size, channels, dtype=torch.float32, device=x.device)
-    _weight_grad[(rows * blocks,)](
-        x, dy, parts, n, height, width, out_height, out_width, channels, blocks, *padding, size, stride, STEPS, p, cols,
-        num_warps=4,
-    )  # fmt: skip
-    while rows > ROWS:
-        fewer = -(-rows // ROWS)
-        sums = torch.empty(fewer, size, size, channels, dtype=torch.float32, device=x.device)
-        _sum_rows_into(sums, parts, (sums.stride(0), 1, sums.stride(1), sums.stride(2)))
-        parts, rows = sums, fewer
-    _sum_rows_into(dw, parts, (0, dw.stride(0), dw.stride(2), dw.stride(3)))
-
-
-def _sum_rows_into(out: Tensor, parts: Tensor, strides: tuple[int, int, int, int]) -> None:
-    rows, size, _, channels = parts.shape
-    total = size * size * channels
-    grid = (-(-total // 32), -(-rows // ROWS))
-    _sum_rows[grid](parts, out, rows, total, channels, *strides, size, ROWS, 32, num_warps=4)
-
-
-def _convolved(x: Tensor, taps: Tensor, y: Tensor, stride: int, padding: tuple[int, int], *, flip: bool) -> None:
-    n, channels, height, width = x.shape
-    cols, blocks = columns(channels)
-    p = TILE // cols
-    places = n * -(-y.shape[2] // 4) * y.shape[3]
-    _convolve[(-(-places // p) * blocks,)](
-        x, taps, y, n, height, width, *y.shape[2:], channels, blocks, *padding, taps.shape[0], stride, flip, p, cols,
-        num_warps=4,
-    )  # fmt: skip
+    sizes = (n, height, width, *dy.shape[2:], channels, blocks, *padding, size, p, cols)
+    launch(_spread, (-(-places // p) * blocks,), dy, taps, dx, *sizes, num_warps=4)
 
 
 def columns(channels: int) -> tuple[int, int]:
-    """How many channels a program takes, and how many blocks that makes: 64, unless more than an eighth were padding."""
+    """How many channels a program takes, and how many blocks that makes: 64, unless over an eighth were padding."""
     cols = 64 if 7 * -(-channels // 64) * 64 <= 8 * channels else 32
     return cols, -(-channels // cols)

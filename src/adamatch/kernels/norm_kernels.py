@@ -1,32 +1,69 @@
-"""Triton kernels for batch norm with LeakyReLU or ReLU6 on channels_last images: x [N,C,H,W] is read as rows [N*H*W, C].
+"""Triton kernels for batch norm with LeakyReLU or ReLU6 on channels_last images, x [N,C,H,W] read as rows [N*H*W, C].
 
-A program takes COLS channels, a power of two: all C of them, or a block; where they do not divide evenly the last are masked.
+A program takes COLS channels, a power of two: all C of them, or a block, of which the last may be masked in part.
 
-One or two groups of rows have statistics of their own: the first group ends at row `split` (0: one group only). Programs never
-straddle that boundary, partial results are written out and combined in a fixed order: no atomics, the same bits every time.
+One or two groups of rows have statistics of their own: the first group ends at row `split` (0: one group only). No
+program straddles that boundary. Partial results are combined in a fixed order, without atomics: always the same bits.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from adamatch.kernels.layout import Plan
+from adamatch.kernels.runtime import jit, launch
 
 try:
-    import triton
     import triton.language as tl
 except ImportError:
-    triton = None
-
-AVAILABLE = triton is not None
+    tl = None
 
 
-def jit(function: Any) -> Any:
-    return triton.jit(function) if AVAILABLE else function
+PARTS = 512  # at most so many partial results a group: one tile of the combining kernels
+
+
+class Plan:
+    """How rows go to programs: `tile` elements are in flight in each, sums go over `size` rows, others over `block`."""
+
+    tile, warps, programs = 4096, 4, 396  # of an H200: 132 multiprocessors, three programs each (measured best of five)
+
+    def __init__(self, x: Tensor, groups: list[int]) -> None:
+        pixels = x.shape[2] * x.shape[3]
+        self.groups, self.channels = len(groups), x.shape[1]
+        self.rows, self.split = sum(groups) * pixels, groups[0] * pixels if len(groups) == 2 else 0
+        self.columns = columns(self.channels)
+        self.blocks = -(-self.channels // self.columns)
+        self.whole = self.channels % self.columns == 0  # no block of columns is partly empty
+        self.block = min(max(1, self.tile // self.columns), 1 << (self.rows - 1).bit_length())
+        longest = max(self.split, self.rows - self.split)
+        share = max(-(-self.rows // max(1, self.programs // self.blocks)), -(-longest // PARTS))
+        self.size = _few(-(-share // self.block), self.columns == self.channels) * self.block
+        self.parts = self.count(self.size)
+        self.most = 1 << (-(-longest // self.size) - 1).bit_length()  # the longer group's parts, to a power of two
+        self.width = min(8, self.channels)
+        self.even = self.channels % self.width == 0
+        # What kernels take: of sums and of what follows them, and of combining partial sums, in so many programs.
+        self.where = (self.rows, self.split, self.channels)
+        self.tiles = (self.groups, self.whole, self.even, self.columns, self.block)
+        self.partial = (self.rows, self.split, self.size, self.channels, self.most, self.groups, self.even, self.width)
+        self.wide = -(-self.channels // self.width)
+
+    def count(self, size: int) -> int:
+        return -(-self.split // size) - (-(self.rows - self.split) // size)
+
+
+def columns(channels: int) -> int:
+    """How many a program takes: all, or a block of them such that at most an eighth of all blocks is padding."""
+    whole = 1 << (channels - 1).bit_length()
+    widths = (whole,) if channels == whole <= 1024 else (256, 128, 64, 32)
+    return next((width for width in widths if 7 * -(-channels // width) * width <= 8 * channels), whole)
+
+
+def _few(count: int, exact: bool) -> int:
+    """Rounded up to three binary digits, unless `exact`: compiling a kernel for each takes a quarter of a second."""
+    unit = 1 if exact else 1 << max(0, count.bit_length() - 3)
+    return -(-count // unit) * unit
 
 
 @jit
@@ -41,7 +78,7 @@ def _place(pid, rows, split, size, GROUPS: tl.constexpr):
 
 @jit
 def _program(C, COLS: tl.constexpr, EVEN: tl.constexpr, BACKWARDS: tl.constexpr):
-    """Number of this program among those of its columns, its columns, and C; blocks of the same rows are next to each other."""
+    """Number of this program among those of its columns, its columns, and C; blocks of the same rows are neighbours."""
     pid = tl.program_id(0)
     if BACKWARDS:
         pid = tl.num_programs(0) - 1 - pid
@@ -89,8 +126,8 @@ def _through(z, dy, slope, CEILING: tl.constexpr):
 @jit
 def _moments(
     a, b, total, parts, rows, split, C,
-    SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr, BLOCK: tl.constexpr,
-    ADD: tl.constexpr,
+    SIZE: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
+    BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """Mean and sum of squared deviations of `SIZE` rows; with ADD of a + b, which is stored on the way."""
     pid, column, C = _program(C, COLS, EVEN, False)
@@ -145,11 +182,11 @@ def _combine_moments(
 
 @jit
 def _apply(
-    x, skip, y, stats, weight, bias, rows, split, C, eps, slope,
+    x, y, stats, weight, bias, rows, split, C, eps, slope,
     CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
-    BLOCK: tl.constexpr, ADD: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The activation; with ADD, `skip` is added to it."""
+    """The normalised activation."""
     # Backwards: the rows whose statistics were read last are still in the cache.
     pid, column, C = _program(C, COLS, EVEN, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
@@ -163,8 +200,6 @@ def _apply(
     z = tl.where(z > 0, z, slope * z)
     if CEILING is not None:
         z = tl.minimum(z, CEILING)
-    if ADD:
-        z += tl.load(skip + base + tile, mask=mask, other=0.0).to(tl.float32)
     tl.store(y + base + tile, z.to(y.dtype.element_ty), mask=mask)
 
 
@@ -201,7 +236,7 @@ def _combine_grads(
     parts, means, dweight, dbias, rows, split, size, C,
     P: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Partial sums -> their means in each group [GROUPS, 2, C], and the gradients of weight and bias over all groups."""
+    """Partial sums -> their means in each group [GROUPS, 2, C], and gradients of weight and bias over all groups."""
     column, i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH), tl.arange(0, P)
     db = tl.full([WIDTH], 0.0, tl.float32)
     dw = tl.full([WIDTH], 0.0, tl.float32)
@@ -225,7 +260,7 @@ def _grad_input(
     CEILING: tl.constexpr, GROUPS: tl.constexpr, WHOLE: tl.constexpr, EVEN: tl.constexpr, COLS: tl.constexpr,
     BLOCK: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    """dx = weight / std * (dz - mean(dz) - xhat * mean(dz * xhat)), with ADD plus the gradient `extra` of the sum itself."""
+    """dx = weight / std * (dz - mean(dz) - xhat * mean(dz * xhat)), with ADD plus `extra`, that of the sum itself."""
     pid, column, C = _program(C, COLS, EVEN, True)
     start, stop, group = _place(pid, rows, split, BLOCK, GROUPS)
     row = tl.arange(0, BLOCK)
@@ -249,26 +284,19 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     """Images -> stats [groups, 2, C] of a, or of a + b, which is written to `total`."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=a.device)
     stats = torch.empty(plan.groups, 2, plan.channels, dtype=torch.float32, device=a.device)
-    _moments[(plan.parts * plan.blocks,)](
-        a, b, total, parts, plan.rows, plan.split, plan.channels, plan.size, plan.groups, plan.whole, plan.even,
-        plan.columns, plan.block, total is not None, num_warps=plan.warps,
-    )  # fmt: skip
-    _combine_moments[(-(-plan.channels // plan.width), plan.groups)](
-        parts, stats, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even, plan.width,
-        num_warps=4,
-    )  # fmt: skip
+    grid, how = (plan.parts * plan.blocks,), (plan.size, *plan.tiles, total is not None)
+    launch(_moments, grid, a, b, total, parts, *plan.where, *how, num_warps=plan.warps)
+    launch(_combine_moments, (plan.wide, plan.groups), parts, stats, *plan.partial, num_warps=4)
     return stats
 
 
 def apply(
     plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
-    ceiling: float | None = None, skip: Tensor | None = None,
+    ceiling: float | None = None,
 ) -> None:  # fmt: skip
-    grid = (plan.count(plan.block) * plan.blocks,)
-    _apply[grid](
-        x, skip, y, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.groups, plan.whole,
-        plan.even, plan.columns, plan.block, skip is not None, num_warps=plan.warps,
-    )  # fmt: skip
+    """The normalised activation of x -> y."""
+    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles)
+    launch(_apply, grid, x, y, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
 
 
 def grad_means(
@@ -278,14 +306,9 @@ def grad_means(
     """-> means [groups, 2, C] of dz and dz * xhat, dweight [C], dbias [C]."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=x.device)
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
-    _grad_sums[(plan.parts * plan.blocks,)](
-        dy, x, parts, stats, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling, plan.size, plan.groups,
-        plan.whole, plan.even, plan.columns, plan.block, num_warps=plan.warps,
-    )  # fmt: skip
-    _combine_grads[(-(-plan.channels // plan.width),)](
-        parts, means, dweight, dbias, plan.rows, plan.split, plan.size, plan.channels, plan.most, plan.groups, plan.even,
-        plan.width, num_warps=4,
-    )  # fmt: skip
+    grid, how = (plan.parts * plan.blocks,), (eps, slope, ceiling, plan.size, *plan.tiles)
+    launch(_grad_sums, grid, dy, x, parts, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
+    launch(_combine_grads, (plan.wide,), parts, means, dweight, dbias, *plan.partial, num_warps=4)
     return means, dweight, dbias
 
 
@@ -293,8 +316,6 @@ def grad_input(
     plan: Plan, dy: Tensor, extra: Tensor | None, x: Tensor, dx: Tensor,
     stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float, ceiling: float | None = None,
 ) -> None:  # fmt: skip
-    grid = (plan.count(plan.block) * plan.blocks,)
-    _grad_input[grid](
-        dy, extra, x, dx, stats, means, weight, bias, plan.rows, plan.split, plan.channels, eps, slope, ceiling,
-        plan.groups, plan.whole, plan.even, plan.columns, plan.block, extra is not None, num_warps=plan.warps,
-    )  # fmt: skip
+    """The gradient of x, plus `extra` -> dx."""
+    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles, extra is not None)
+    launch(_grad_input, grid, dy, extra, x, dx, stats, means, weight, bias, *plan.where, *how, num_warps=plan.warps)

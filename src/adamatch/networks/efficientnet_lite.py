@@ -4,8 +4,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv, Depthwise, Strided
-from adamatch.networks.initial import initialise
+from adamatch.networks.conv import Conv, Depthwise, Strided, initialise
 from adamatch.networks.norm import BatchNorm
 
 Norm = partial(BatchNorm, eps=1e-3, slope=1.0)
@@ -105,10 +104,10 @@ class Inverted(nn.Module):
         self.skips = stride == 1 and before == after
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None) -> Tensor:
-        y = self.bn1(self.conv_pw(x), groups)
+        y: Tensor = self.bn1(self.conv_pw(x), groups)
         y = self.bn2(self.conv_dw(y), groups)
-        y = self.conv_pwl(y)
-        return self.bn3.then_add(y, x, groups) if self.skips else self.bn3(y, groups)
+        y = self.bn3(self.conv_pwl(y), groups)
+        return x + y if self.skips else y
 
 
 def _rounded(channels: float) -> int:

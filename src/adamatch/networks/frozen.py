@@ -1,11 +1,11 @@
 """A network in two: its lower blocks, which stay as they are and are computed once, and the rest, which is trained."""
 
 from torch import Tensor, channels_last, nn, rsqrt
-from torch.nn.functional import conv2d, hardtanh_, pad
+from torch.nn.functional import hardtanh_
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
-from adamatch.networks.conv import same_padding
+from adamatch.networks.conv import same_conv2d
 from adamatch.networks.efficientnet_lite import SHIFT, EfficientNetLite
 from adamatch.networks.norm import BatchNorm
 
@@ -21,7 +21,7 @@ class Upper(nn.Module):
     def __init__(self, net: nn.Module, frozen: int) -> None:
         super().__init__()
         if not isinstance(net, EfficientNetLite):
-            remedy = f"choose efficientnet-lite0 (1, 2), or {setting('frozen', 0)}"
+            remedy = f"choose efficientnet-lite0 (1, 2), or {argument('frozen', 0)}"
             raise InputError(f"only an EfficientNet-Lite can be frozen in part: {remedy}")
         if frozen > len(net.in_order):
             raise InputError(f"this EfficientNet-Lite has {len(net.in_order)} blocks: {frozen} cannot be frozen")
@@ -80,11 +80,7 @@ class Folded(nn.Module):
         self.ceiling = norm.ceiling if norm.slope == 0.0 else None  # None: nothing is cut off
 
     def forward(self, x: Tensor) -> Tensor:
-        size = self.weight.shape[-1]
-        vertical, horizontal = (same_padding(side, size, self.stride) for side in x.shape[2:])
-        even = vertical == horizontal and vertical[0] == vertical[1]
-        x = x if even else pad(x, (*horizontal, *vertical))
-        y = conv2d(x, self.weight, self.bias, self.stride, vertical[0] if even else 0, 1, self.groups)
+        y = same_conv2d(x, self.weight, self.bias, self.stride, self.groups)
         return y if self.ceiling is None else hardtanh_(y, 0.0, self.ceiling)
 
 

@@ -1,15 +1,15 @@
 """Batch normalisation with its activation, for several groups of images that share a batch but not their statistics."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, cat, nn, no_grad, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from adamatch.base import ranks
-from adamatch.kernels import fused_norm
-from adamatch.kernels.statistics import of_all_ranks, record
+from adamatch.kernels import norm_ops
+from adamatch.kernels.norm_ops import of_all_ranks, record
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -33,54 +33,43 @@ class BatchNorm(nn.BatchNorm2d):
         self.shared = True  # of several ranks: statistics of all their images, rather than of each rank's own
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N,C,H,W] -> same; `groups` (summing to N) have their own statistics, and only the last group's are recorded."""
+        """x [N,C,H,W] -> same; `groups` (summing to N) have statistics of their own; the last one's are recorded."""
         if not self.training:
-            return self._recorded(x)
-        groups = groups or (x.shape[0],)
-        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+            y = batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return activate(y, self.slope, self.ceiling)
+        groups = groups or (len(x),)
+        if self._runs(groups, x):
+            return self._run(groups, x)[0]
         # num_batches_tracked stays as it is: only momentum=None would use it, and each count is a kernel launch.
-        function = fused_norm.norm_act if self.fused and fused_norm.norm_runs_on(x, groups) else norm_act
-        return function(x, self.weight, self.bias, mean, var, groups, *self._settings())
+        mean, var = self._running()
+        settings = (groups, self.momentum or 0.0, self.eps, self.slope, self._over_ranks(), self.ceiling)
+        return norm_act(x, self.weight, self.bias, mean, var, *settings)
 
     def add(self, a: Tensor, b: Tensor, groups: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor]:
         """a + b, and its normalised activation: the end of one residual block and the start of the next in one pass."""
-        groups = groups or (a.shape[0],)
-        if (
-            self.training
-            and self.fused
-            and fused_norm.norm_runs_on(a, groups)
-            and (a.shape, a.dtype) == (b.shape, b.dtype)
-        ):
-            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused_norm.add_norm_act(a, b, self.weight, self.bias, mean, var, groups, *self._settings())
+        if self._runs(groups := groups or (len(a),), a, b):
+            y, total = self._run(groups, a, branch=b)
+            return total, y
         total = a + b
         return total, self(total, groups)
 
-    def then_add(self, x: Tensor, skip: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """skip + the normalised activation of x: the end of a residual block whose norm comes last, in one pass."""
-        groups = groups or (x.shape[0],)
-        runs = (
-            self.training
-            and self.fused
-            and fused_norm.norm_runs_on(x, groups)
-            and fused_norm.norm_runs_on(skip, groups)
-        )
-        if runs and (x.shape, x.dtype) == (skip.shape, skip.dtype):
-            mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
-            return fused_norm.norm_act_then_add(x, skip, self.weight, self.bias, mean, var, groups, *self._settings())
-        return skip + self(x, groups)  # type: ignore[no-any-return]
+    def _runs(self, groups: tuple[int, ...], x: Tensor, *others: Tensor) -> bool:
+        """Whether kernels can take all of these."""
+        alike = all((each.shape, each.dtype) == (x.shape, x.dtype) for each in others)
+        return self.training and self.fused and alike and all(norm_ops.norm_runs_on(e, groups) for e in (x, *others))
 
-    def _recorded(self, x: Tensor) -> Tensor:
-        """By the running statistics."""
-        mean, var = self.running_mean, self.running_var
-        if self.fused and mean is not None and var is not None and fused_norm.norm_runs_on(x, (x.shape[0],)):
-            return fused_norm.recorded_norm_act(
-                x, self.weight, self.bias, mean, var, self.eps, self.slope, self.ceiling
-            )
-        return activate(batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps), self.slope, self.ceiling)
+    def _run(self, groups: tuple[int, ...], x: Tensor, **added: Tensor) -> tuple[Tensor, Tensor]:
+        settings = (self.eps, self.slope, self._over_ranks(), self.ceiling)
+        y, stats, total = norm_ops.norm_act(x, self.weight, self.bias, list(groups), *settings, **added)
+        pixels = groups[-1] * x.shape[2] * x.shape[3]
+        record(stats.detach(), pixels, *self._running(), self.momentum or 0.0, self._over_ranks())
+        return y, total
 
-    def _settings(self) -> tuple[float, float, float, bool, float | None]:
-        return self.momentum or 0.0, self.eps, self.slope, self.shared and ranks.count() > 1, self.ceiling
+    def _running(self) -> tuple[Tensor | None, Tensor | None]:
+        return (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+
+    def _over_ranks(self) -> bool:
+        return self.shared and ranks.count() > 1
 
 
 def norm_act(
@@ -96,7 +85,7 @@ def norm_act(
     shared: bool = False,
     ceiling: float | None = None,
 ) -> Tensor:
-    """Batch statistics of each group, if `shared` of all ranks; running statistics, if given, move towards the last group's."""
+    """By each group's statistics, if `shared` of all ranks; the running ones, if given, move to the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
         record(stats.detach(), groups[-1] * x.shape[2] * x.shape[3], running_mean, running_var, momentum, shared)
@@ -126,34 +115,31 @@ def activate(x: Tensor, slope: float, ceiling: float | None) -> Tensor:
 
 
 @contextmanager
-def unrecorded(net: nn.Module) -> Iterator[None]:
-    """Within it, training batches are normalised with their own statistics and leave the running ones of any network alone."""
+def _off(modules: list[nn.Module], switch: str) -> Iterator[None]:
+    """Within it, a switch of these modules, which is on, is off."""
+    for module in modules:
+        setattr(module, switch, False)
+    try:
+        yield
+    finally:
+        for module in modules:
+            setattr(module, switch, True)
+
+
+def unrecorded(net: nn.Module) -> AbstractContextManager[None]:
+    """Within it, training batches are normalised by their own statistics, and the running ones are left alone."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
-    for norm in norms:
-        norm.track_running_stats = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.track_running_stats = True
+    return _off([*norms], "track_running_stats")
 
 
-@contextmanager
-def unshared(net: nn.Module) -> Iterator[None]:
+def unshared(net: nn.Module) -> AbstractContextManager[None]:
     """Within it, statistics are of each rank's own images."""
-    norms = [module for module in net.modules() if isinstance(module, BatchNorm) and module.shared]
-    for norm in norms:
-        norm.shared = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.shared = True
+    return _off([module for module in net.modules() if isinstance(module, BatchNorm) and module.shared], "shared")
 
 
 @no_grad()
 def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics become the mean over these batches, which the network sees as in training; on every rank the same."""
+    """Running statistics become the mean over these batches, seen as in training; the same on every rank."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
     momenta = [norm.momentum for norm in norms]
     net.train()

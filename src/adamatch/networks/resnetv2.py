@@ -6,8 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv
-from adamatch.networks.initial import initialise
+from adamatch.networks.conv import Conv, initialise
 from adamatch.networks.norm import BatchNorm
 
 ReluNorm = partial(BatchNorm, slope=0.0)

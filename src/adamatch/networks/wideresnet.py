@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv
-from adamatch.networks.initial import initialise
+from adamatch.networks.conv import Conv, initialise
 from adamatch.networks.norm import BatchNorm
 
 

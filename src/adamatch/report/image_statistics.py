@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adamatch.base.files import read_sealed, sealed, write_atomically, write_whole
 from adamatch.evaluate import predict, score
 from adamatch.images.tasks import Problem
-from adamatch.images.user_data import OwnData
+from adamatch.images.user_data import UserData
 from adamatch.report import features
 from adamatch.report.features import FeatureMap
 from adamatch.report.pool import Pool
@@ -35,7 +35,7 @@ class Notes:
     missing: tuple[str, ...] = ()
 
 
-def of_own(model: Trained, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Notes:
+def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Notes:
     """Of somebody's own images, at the end of `fit`."""
     whole = data.seen["source"]
     assert whole.labels is not None

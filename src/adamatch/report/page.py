@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 import adamatch
 from adamatch.base.errors import InputError
-from adamatch.base.files import disk_reason, place, write_whole, writing
+from adamatch.base.files import destination, disk_reason, write_whole, writing
 from adamatch.config.run import OWN
 from adamatch.datasets import benchmarks
 from adamatch.images.tasks import Problem
-from adamatch.images.user_data import OwnData
+from adamatch.images.user_data import UserData
 from adamatch.report import image_statistics as noted
 from adamatch.report import record as recorded
 from adamatch.report.charts import curves, feature_map, histograms
@@ -65,7 +65,7 @@ def is_older(folder: Path) -> bool:
     )
 
 
-def finish(model: Trained, problem: Problem, data: OwnData, given: Mapping[str, Any]) -> Path:
+def finish(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: note what is known of its images, and make the page."""
     assert model.folder is not None
     notes = noted.of_own(model, problem, data, given)
@@ -106,7 +106,7 @@ def render(record: Record, notes: Notes) -> str:
 
 def save(path: Path, text: str) -> Path:
     """Nothing but a page of this package is replaced."""
-    end = place(path)
+    end = destination(path)
     with writing(path):
         if os.path.exists(end) and b'name="generator" content="adamatch' not in end.read_bytes()[:2000]:
             raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")

@@ -16,7 +16,7 @@ from adamatch.base.files import (
     checksum,
     disk_is_full,
     disk_reason,
-    may_pass,
+    is_transient,
     read_json,
     sealed,
     sync,
@@ -69,7 +69,7 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass  # said below, as for a wrong checksum
         except (OSError, SafetensorError) as error:
-            if isinstance(error, OSError) or may_pass(error):  # it may be whole: its steps are not taken again
+            if isinstance(error, OSError) or is_transient(error):  # it may be whole: its steps are not taken again
                 raise InputError(
                     f"{path} cannot be read ({disk_reason(error)}): see to that and run the same command again"
                 ) from None

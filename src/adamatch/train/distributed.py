@@ -21,8 +21,8 @@ from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
 import adamatch
 from adamatch.base import ranks
-from adamatch.base.cli_names import setting
-from adamatch.base.errors import Elsewhere, InputError, Interruption
+from adamatch.base.cli_names import argument
+from adamatch.base.errors import InputError, Interruption, StoppedElsewhere
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, split_hash
 from adamatch.train.heartbeat import BEAT, SUSPECT, Heartbeat
@@ -86,7 +86,7 @@ def agree(run: Run, problem: Problem) -> None:
 def check_batch(batch: int, count: int) -> None:
     if batch % count:
         below = batch // count * count
-        near = " or ".join(setting("batch", each) for each in (below, below + count) if each)
+        near = " or ".join(argument("batch", each) for each in (below, below + count) if each)
         raise InputError(f"a batch of {batch} cannot be shared out evenly over {count} ranks: use {near}")
 
 
@@ -170,7 +170,7 @@ def _ended(heartbeat: Heartbeat, error: BaseException) -> BaseException:
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}".strip().splitlines()[0]
     line = text if heartbeat.rank == 0 else f"{heartbeat.names[heartbeat.rank]}: {text}"
     if not heartbeat.first_to_end(line):
-        return Elsewhere("another rank has ended the run, and says why")
+        return StoppedElsewhere("another rank has ended the run, and says why")
     if isinstance(error, InputError):
         return InputError(line)
     print(f"error: {line}", file=sys.stderr)  # above the traceback, which names no rank

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.base import ranks
-from adamatch.base.cli_names import argument, overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem
@@ -149,7 +149,7 @@ def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress
             raise
         why = str(error).strip().splitlines()[-1].strip()
         raise InputError(
-            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give {overwriting()} to begin "
+            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give {argument('overwrite', True)} to begin "
             "anew"
         ) from None
     if not same_device:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from adamatch.base import ranks
-from adamatch.base.cli_names import argument, overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, is_out_of_memory
 from adamatch.config.recipe import Recipe
 from adamatch.images.feed import choose_place, free_host
@@ -116,7 +116,7 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
             raise
         steps = [int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")]
         saved = f"it resumes from step {max(steps)}" if steps else "nothing of it was saved yet"
-        halved = f", or start over with {overwriting()} and {argument('batch')} {recipe.batch // 2}"
+        halved = f", or start over with {argument('overwrite', True)} and {argument('batch')} {recipe.batch // 2}"
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
             f"out of memory{where}: end what else uses it and run the same command again ({saved})"

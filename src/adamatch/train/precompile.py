@@ -1,7 +1,7 @@
-"""Triton kernels compiled ahead: by several processes at once, while images are read. The first step finds them in a cache.
+"""Triton kernels compiled by several processes at once while images are read, into Triton's cache.
 
-Alone, the first step compiles one kernel after the other, which can take about as long as a short run itself. These processes
-do not touch the GPU: shapes of images go through the network, and what they would launch is compiled, each process its part.
+Compiled one after the other in the first step, they can take about as long as a short run. These processes leave the
+GPU alone: fake images, which have shapes only, go through the network, and the kernels it would launch are compiled.
 """
 
 import hashlib
@@ -10,20 +10,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
-from filelock import BaseFileLock
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import networks
 from adamatch.base import locks, system
 from adamatch.config.recipe import Recipe
-from adamatch.kernels import norm_kernels, operators
+from adamatch.kernels import runtime
 
 Pass = tuple[int, tuple[int, ...] | None]  # images that go through a network at once, and the groups among them
 Launch = tuple[Any, list[Any], dict[str, Any]]  # a kernel, its arguments (of tensors their dtypes), and options
@@ -33,26 +31,28 @@ SECONDS = 90  # after which the step compiles itself what is missing
 
 @contextmanager
 def compiled(recipe: Recipe, methods: Sequence[str], device: torch.device) -> Iterator[None]:
-    """Compile what an EfficientNet-Lite needs to train by these methods while the block runs; at its end all is there."""
+    """Compile what an EfficientNet-Lite needs to train by these methods until the block ends."""
     count = min(MOST, system.cores() - 2)
-    able = norm_kernels.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
+    able = runtime.AVAILABLE and device.type == "cuda" and torch.version.hip is None and count >= 2
     passes = _missing(recipe, methods) if able else []
-    lock = _alone() if passes else None
+    lock = None
+    if passes:
+        with suppress(OSError):  # where nothing can be written, or another process compiles already, the step does it
+            _cache().mkdir(parents=True, exist_ok=True)
+            lock = locks.take(_cache() / "adamatch.lock")
     if lock is None:
         yield
         return
-    network = recipe.network, recipe.size
-    asked = json.dumps([*network, passes, torch.cuda.get_device_capability(), count])
+    asked = json.dumps([recipe.network, recipe.size, passes, torch.cuda.get_device_capability(), count])
     command = [sys.executable, "-m", "adamatch.train.precompile", asked]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     workers = [subprocess.Popen([*command, str(number)], **quiet) for number in range(count)]  # type: ignore[call-overload]
     try:
         yield
-        if all(worker.wait(SECONDS) == 0 for worker in workers):
-            for each in passes:
-                _marker(*network, each).touch()
-    except subprocess.TimeoutExpired:
-        pass
+        with suppress(subprocess.TimeoutExpired):
+            if all(worker.wait(SECONDS) == 0 for worker in workers):
+                for each in passes:
+                    _marker(recipe, each).touch()
     finally:
         for worker in workers:
             worker.kill()
@@ -64,38 +64,28 @@ def _missing(recipe: Recipe, methods: Sequence[str]) -> list[Pass]:
     if not recipe.network.startswith("efficientnet-lite") or recipe.frozen:
         return []
     found = [one for method in methods if (one := _pass(method, recipe))]
-    return [one for one in found if not _marker(recipe.network, recipe.size, one).exists()]
-
-
-def _alone() -> BaseFileLock | None:
-    """A lock that one process has, of several that start at the same time: None for the others, and where none can be had."""
-    try:
-        _cache().mkdir(parents=True, exist_ok=True)
-        return locks.take(_cache() / "adamatch.lock")
-    except OSError:
-        return None
+    return [one for one in found if not _marker(recipe, one).exists()]
 
 
 def _pass(method: str, recipe: Recipe) -> Pass | None:
     """What a method sends through its network, where there is one labelled pool."""
     labelled, unlabelled = 2 * recipe.batch, 2 * recipe.batch * recipe.uratio
-    match method:
-        case "adamatch":
-            return 2 * labelled + unlabelled, (labelled, labelled + unlabelled)
-        case "fixmatch+":
-            return labelled + unlabelled, None
-        case "supervised":
-            return labelled, None
-    return None
+    passes: dict[str, Pass] = {
+        "adamatch": (2 * labelled + unlabelled, (labelled, labelled + unlabelled)),
+        "fixmatch+": (labelled + unlabelled, None),
+        "supervised": (labelled, None),
+    }
+    return passes.get(method)
 
 
-def _marker(network: str, size: int, one: Pass) -> Path:
+def _marker(recipe: Recipe, one: Pass) -> Path:
     """A file in Triton's cache that says that a pass was compiled by this version, for a GPU of this kind."""
     import triton
 
-    sources = b"".join(path.read_bytes() for path in sorted(Path(norm_kernels.__file__).parent.glob("kernels*.py")))
-    facts = [network, size, one, torch.cuda.get_device_capability(), triton.__version__, str(sources)]
-    return _cache() / f"adamatch-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
+    sources = b"".join(path.read_bytes() for path in sorted(Path(runtime.__file__).parent.glob("*.py")))
+    machine = (torch.cuda.get_device_capability(), triton.__version__, hashlib.sha256(sources).hexdigest())
+    facts = json.dumps([recipe.network, recipe.size, one, machine])
+    return _cache() / f"adamatch-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
 def _cache() -> Path:
@@ -139,24 +129,18 @@ def _launcher(compiled: Any) -> None:
 
 
 def _launches(network: str, size: int, passes: Sequence[Pass]) -> list[Launch]:
-    """What passes launch, forwards and back, each kind once. Their images are shapes alone."""
-    from triton.runtime.jit import JITFunction
-
+    """What passes launch, forwards and backwards, each kind once."""
     found: dict[object, Launch] = {}
 
-    def note(kernel: Any, *given: Any, grid: object, warmup: bool, **options: Any) -> None:
+    def note(kernel: Any, given: Sequence[Any], options: dict[str, Any]) -> None:
         arguments = [each.dtype if isinstance(each, Tensor) else each for each in given]
-        kinds = [
-            each if param.is_constexpr else _kind(each) for param, each in zip(kernel.params, arguments, strict=True)
-        ]
+        named = zip(kernel.params, arguments, strict=True)
+        kinds = [each if parameter.is_constexpr else _kind(each) for parameter, each in named]
         found.setdefault((kernel.__name__, *kinds, *options.items()), (kernel, arguments, options))
 
-    operators.run_on_shapes()
-    with (
-        patch.object(JITFunction, "run", note),
-        FakeTensorMode(),
-        torch.autocast("cpu", torch.bfloat16, cache_enabled=False),
-    ):
+    runtime.DEVICES.append("cpu")
+    runtime.WATCHERS.append(note)
+    with FakeTensorMode(), torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
         for n, groups in passes:
             net = networks.build(network, 2).train()
             x = torch.empty(n, 3, size, size).contiguous(memory_format=torch.channels_last)

@@ -13,18 +13,18 @@ from filelock import BaseFileLock
 from safetensors import SafetensorError
 
 from adamatch.base import locks, ranks
-from adamatch.base.cli_names import overwriting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.base.files import (
     disk_is_full,
     disk_reason,
     make_folder,
     parse,
-    patiently,
     read_json,
     sealed,
     sync,
     unsealed,
+    with_retries,
     write_atomically,
 )
 from adamatch.config.recipe import Recipe
@@ -111,7 +111,7 @@ class RunFolder:
             return
         path, text = self.claimed
         try:
-            there = patiently(path.read_text) == text
+            there = with_retries(path.read_text) == text
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
@@ -120,6 +120,7 @@ class RunFolder:
     def _take(self, run: Run) -> tuple[Run, bool]:
         """The run, and whether it is new here; the same run may be resumed or prolonged, another is refused."""
         path = self.path / "run.json"
+        remedy = f"choose another folder, or give {argument('overwrite', True)} to replace it"
         if not path.exists():
             if self._visible():
                 raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
@@ -128,7 +129,6 @@ class RunFolder:
         try:
             other = Run.read(path)
         except ValueError:
-            remedy = f"choose another folder, or give {overwriting()} to replace it"
             raise InputError(f"{path} cannot be read: {remedy}") from None
         run = resume.resumed(other, run)
         finished = (self.path / "result.json").exists()
@@ -144,9 +144,7 @@ class RunFolder:
             write_atomically(path, run.to_json())
             return run, False
         differs = resume.difference(other, run)
-        raise InputError(
-            f"{self.path} holds another run ({differs}): choose another folder, or give {overwriting()} to replace it"
-        )
+        raise InputError(f"{self.path} holds another run ({differs}): {remedy}")
 
     def recipe(self) -> Recipe | None:
         """Of the run in the folder; None where there is none, or none that can be read."""

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from adamatch.base.cli_names import setting
+from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, unknown
 
 P = ParamSpec("P")
@@ -63,7 +63,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         chosen = torch.device(device)
     except RuntimeError:
         raise unknown("device", device, DEVICES) from None
-    on_gpu, cpu, asked = chosen.type == "cuda", setting("device", "cpu"), f"device {device!r} was asked for and"
+    on_gpu, cpu, asked = chosen.type == "cuda", argument("device", "cpu"), f"device {device!r} was asked for and"
     if chosen.type not in ("cpu", "cuda", "mps"):
         raise unknown("device", device, DEVICES)
     if chosen.type == "mps" and not torch.backends.mps.is_available():
@@ -71,7 +71,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
     if on_gpu and not torch.cuda.is_available():
         raise InputError(f"{asked} no CUDA device is there: use {cpu}")
     if on_gpu and (chosen.index or 0) >= (count := torch.cuda.device_count()):
-        raise InputError(f"{asked} there are {count}: use {setting('device', 'cuda:0')} to cuda:{count - 1}")
+        raise InputError(f"{asked} there are {count}: use {argument('device', 'cuda:0')} to cuda:{count - 1}")
     if precision == "auto":
         precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
     fast = on_gpu if compile is None else compile

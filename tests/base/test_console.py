@@ -1,4 +1,4 @@
-"""What people read: names of files and classes come from anywhere, and a terminal, a table or a spreadsheet only shows them."""
+"""Names of files and classes come from anywhere: a terminal, a table or a spreadsheet only shows them."""
 
 import csv
 import io
@@ -64,6 +64,7 @@ def test_errors_are_one_line_whatever_they_name() -> None:
     assert reason(ValueError("a\n  b\n")) == "a b"
     assert reason(KeyError()) == "KeyError"
     assert len(reason(ValueError("x" * 10_000))) < 250
+    assert all("\n" not in line for line in left_out({"a\nb": str(InputError("a\nb is empty"))}))
 
 
 def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,9 +77,6 @@ def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[s
     assert "\x07" not in out
     assert out.count(rf"{MARKUP}\x1b[2J\x1b]0;title\x07") == 4
     assert rf"{MARKUP}/\x1b[2J" in out
-
-
-def test_a_title_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(MARKUP, title=MARKUP)
     table.add_row(MARKUP)
     console.print_table(table)
@@ -103,15 +101,8 @@ def test_no_cell_is_a_formula(start: str) -> None:
     assert row == [f"'{name}", f"'{name}", "1.0000", "1.0000"]
     written = render([GridTable(name, ["method", name], [[name, Figure(1.0)]], [])], "csv")
     assert list(csv.reader(io.StringIO(written)))[1][:3] == [no_formula(shown(name))] * 3
-
-
-@pytest.mark.parametrize("text", ["a.png", "-", "1-2", " =1", ""])
-def test_other_cells_are_left_alone(text: str) -> None:
-    assert no_formula(text) == text
-
-
-def test_what_was_left_out_is_a_line_each() -> None:
-    assert all("\n" not in line for line in left_out({"a\nb": str(InputError("a\nb is empty"))}))
+    for text in ("a.png", "-", "1-2", " =1", ""):
+        assert no_formula(text) == text
 
 
 ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}

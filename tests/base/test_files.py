@@ -1,4 +1,4 @@
-"""Files that are written whole, JSON that vouches for itself, and disks that are away for a moment."""
+"""Files that are written whole, checksummed JSON, and disks that are away for a moment."""
 
 import errno
 import json
@@ -67,8 +67,8 @@ def test_what_a_disk_said() -> None:
     assert files.disk_reason(OSError(errno.EDQUOT, "x")) == "the disk is full"
     assert files.disk_reason(SafetensorError("Error while serializing: I/O error (os error 28)")) == "the disk is full"
     assert files.disk_reason(ValueError("first\nsecond")) == "first"
-    assert files.may_pass(SafetensorError(f"I/O error: Stale file handle (os error {errno.ESTALE})"))
-    assert not files.may_pass(SafetensorError("HeaderTooLarge"))
+    assert files.is_transient(SafetensorError(f"I/O error: Stale file handle (os error {errno.ESTALE})"))
+    assert not files.is_transient(SafetensorError("HeaderTooLarge"))
     try:
         try:
             raise OSError(errno.ESTALE, "stale")
@@ -76,7 +76,7 @@ def test_what_a_disk_said() -> None:
             raise ValueError("the checkpoint could not be written") from None
     except ValueError as error:
         wrapped = error
-    assert files.may_pass(wrapped)
+    assert files.is_transient(wrapped)
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +89,9 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     monkeypatch.setattr(os, "fsync", watched)
     files.write_atomically(tmp_path / "file", "text")
     assert named == [False, True]  # the file, and the folder with its name
+    monkeypatch.setattr(os, "fsync", failing(errno.EINVAL, 9, sync))  # a file system that cannot sync a folder
+    files.write_atomically(tmp_path / "file", "other")
+    assert (tmp_path / "file").read_text() == "other"
 
 
 def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +101,6 @@ def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
     files.make_folder(tmp_path / "a" / "b" / "c")
     assert len(synced) == 3
-
-
-def test_a_file_system_that_cannot_sync_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", failing(errno.EINVAL, 9, os.fsync))
-    files.write_atomically(tmp_path / "file", "text")
-    assert (tmp_path / "file").read_text() == "text"
 
 
 def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
@@ -127,33 +124,27 @@ def test_a_checksum_is_the_files_sha_256(tmp_path: Path) -> None:
     assert files.checksum(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_a_seal_does_not_depend_on_the_order_of_names() -> None:
-    one, other = (files.sealed(each) for each in ({"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}))
-    assert one[files.SEAL] == other[files.SEAL]
-
-
 def test_a_seal_is_of_what_will_be_read() -> None:
     facts = {"a": (1, 2), "b": {3: 0.1}, "c": float("inf"), "d": "\udcff"}
     assert files.sealed(facts) == files.sealed(json.loads(json.dumps(facts)))
     read = json.loads(json.dumps(files.sealed(facts)))
     assert files.unsealed(read) == {"a": [1, 2], "b": {"3": 0.1}, "c": float("inf"), "d": "\udcff"}
-    assert files.unsealed({"a": 1}) == {"a": 1}  # from before
-    with pytest.raises(ValueError, match="changed"):
-        files.unsealed(read | {"a": [1, 3]})
-    with pytest.raises(ValueError, match="changed"):
-        files.unsealed(read | {"own_sha256": None})
+    assert files.unsealed({"a": 1}) == {"a": 1}, "a published result"
+    for changed in (read | {"a": [1, 3]}, read | {"own_sha256": None}):
+        with pytest.raises(ValueError, match="changed"):
+            files.unsealed(changed)
     with pytest.raises(ValueError, match="not an object"):
         files.unsealed([])
+    one, other = (files.sealed(each) for each in ({"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}))
+    assert one[files.SEAL] == other[files.SEAL], "whatever the order of the names"
 
 
 def test_a_file_that_is_asked_for_has_a_place(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name in ("file", "new"):
-        assert files.place(tmp_path / name) == tmp_path / name
-    (tmp_path / "link").symlink_to("file")
-    (tmp_path / "to nothing yet").symlink_to("new")
-    assert files.place(tmp_path / "link") == tmp_path.resolve() / "file"
-    assert files.place(tmp_path / "to nothing yet") == tmp_path.resolve() / "new"
+        (tmp_path / f"link to {name}").symlink_to(name)
+        assert files.destination(tmp_path / name) == tmp_path / name
+        assert files.destination(tmp_path / f"link to {name}") == tmp_path.resolve() / name
 
 
 def test_what_no_file_may_replace(tmp_path: Path) -> None:
@@ -170,7 +161,7 @@ def test_what_no_file_may_replace(tmp_path: Path) -> None:
         ("file/x", "file is not a folder: choose another place for x"),
     ):
         with pytest.raises(InputError) as refused:
-            files.place(tmp_path / name)
+            files.destination(tmp_path / name)
         assert str(refused.value).startswith(str(tmp_path))
         assert str(refused.value).endswith(words), name
 
@@ -179,10 +170,7 @@ def test_what_no_file_may_replace(tmp_path: Path) -> None:
     ("error", "words"),
     [
         (OSError(errno.EROFS, "x", "a.part"), f"({os.strerror(errno.EROFS)}): choose another place"),
-        (
-            OSError(errno.ENOSPC, "cannot write to a.part"),
-            f"({os.strerror(errno.ENOSPC)}): make room, or choose another place",
-        ),
+        (OSError(errno.ENOSPC, "x"), f"({os.strerror(errno.ENOSPC)}): make room, or choose another place"),
         (OSError("only words"), "(only words): choose another place"),
     ],
 )

@@ -1,0 +1,221 @@
+"""Anything that holds images -> a store, at once or a portion at a time."""
+
+import itertools
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from adamatch.base.cli_names import argument
+from adamatch.base.errors import InputError
+from adamatch.base.system import cores
+from adamatch.images.arrays import from_arrays
+from adamatch.images.bit_depth import white_among, white_inside
+from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
+from adamatch.images.items import from_dataset, is_hub, length, refuse, sides, squares
+from adamatch.images.listing import Wanted, assign, list_files, listed, names_files, where_of
+from adamatch.images.store import Pixels, Store
+
+CHUNK = 32  # files that a thread reads at a time
+PORTION, BYTES = 1024, 2**26  # of a stream: at most so many images at a time, of so many bytes in all
+
+
+def read(
+    source: Any,
+    *,
+    size: int,
+    classes: Sequence[str] | None = None,
+    labelled: bool | None = None,
+    drop_unknown: bool = False,
+    shape: Shape = "squeeze",
+    white: int = 0,
+    skip_bad: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Store:
+    """Anything that names files (`names_files`), a store or its folder, an image, arrays or a dataset -> a store.
+
+    classes         the classes and their order; None: those that are found
+    labelled        True: labels are needed; False: every image, without its label; None: what is there
+    drop_unknown    images of other classes are left out, rather than an error
+    white           that of 16 bits; 0: found from a sample of the images (depth.py)
+    skip_bad        files that cannot be read are left out, rather than an error
+
+    The store's info has `files` and `skipped` (why a file was left out), `white`, and `notes` for the user.
+    """
+    notes: list[str] = []
+    wanted = Wanted(labelled, classes, skip_bad, drop_unknown, notes)
+    if names_files(source) and not is_store(source):
+        paths, labels, names = list_files(source, wanted)
+        white = white or white_among(paths, where_of(source), notes)
+        store = read_files(paths, size=size, shape=shape, white=white, skip_bad=skip_bad, progress=progress)
+        skipped = store.info["skipped"]
+        if not len(store):
+            raise _none_readable(len(paths), skipped)
+        labels = None if labels is None else labels[[str(path) not in skipped for path in paths]]
+        return Store(store.images, labels, names, {**store.info, "white": white, "notes": notes})
+    if isinstance(source, (str, Path)):
+        store = Store.whole(source)
+    elif isinstance(source, Store):
+        store = source
+    elif isinstance(source, tuple) and len(source) == 2:
+        store = from_arrays(*source, classes, size, shape, white=white)
+    elif hasattr(source, "shape") and not is_hub(source):
+        store = from_arrays(source, size=size, shape=shape, white=white)
+    else:
+        dataset = [source] if isinstance(source, Image.Image) else source
+        refuse(dataset)
+        white = white or white_inside(dataset, notes)
+        store = from_dataset(
+            dataset, size=size, classes=classes, labelled=labelled, shape=shape, white=white, progress=progress
+        )
+        store = replace(store, info={"white": white})
+    name = str(source) if isinstance(source, (str, Path)) else "the data"
+    store = _selected(store, size, wanted, name)
+    return replace(store, info={**store.info, "notes": [*store.info.get("notes", ()), *notes]})
+
+
+def stream(
+    source: Any, *, size: int, shape: Shape = "squeeze", white: int = 0, skip_bad: bool = False
+) -> tuple[int, Iterator[Store]]:
+    """How many images there are (0 where only going through them tells), and stores of them, without labels.
+
+    Files and items of datasets come a portion at a time, the next one read while the one before is worked on. Images
+    that are in memory already, or a store, come as they are. info: `files` (numbers, where images have no names),
+    `skipped`, and in the first portion `notes`.
+    """
+    notes: list[str] = []
+    source = listed(source)
+    portion = max(1, min(PORTION, BYTES // (size * size * 3)))
+    if names_files(source) and not is_store(source):
+        paths = list_files(source, Wanted(labelled=False, missing=skip_bad))[0]
+        white = white or white_among(paths, where_of(source), notes)
+        load = partial(read_files, size=size, shape=shape, white=white, skip_bad=skip_bad)
+        return len(paths), _ahead(_readable(paths, portion, load), notes)
+    if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
+        whole = read(source, size=size, labelled=False, shape=shape, white=white).images
+        return len(whole), iter([_numbered(whole, 0)])
+    refuse(source)
+    white = white or white_inside(source, notes)
+    images = (image for image, _ in squares(source, size=size, shape=shape, white=white, labelled=False))
+    return length(source), _ahead(_portions(images, portion), notes)
+
+
+def median_side(source: Any, sample: int = 200) -> int:
+    """The median short side of a sample, 0 where only reading all images would tell. Of files only heads are read."""
+    if isinstance(source, Store):
+        return source.size
+    if is_store(source):
+        return Store.open(source).size
+    if names_files(source):
+        paths = list_files(source, Wanted(labelled=False, missing=True))[0]
+        found = []
+        for chosen in random.Random(0).sample(paths, min(sample, len(paths))):
+            with suppress(Exception):  # damaged ones are reported when they are decoded
+                found.append(short_side(chosen))
+        if not found:
+            raise InputError(f"{where_of(source)} holds no image that can be read (for example {paths[0]})")
+        return int(statistics.median(found))
+    if found := sides(source):
+        return int(statistics.median(found))
+    shape = getattr(source[0] if isinstance(source, tuple) else source, "shape", ())
+    return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order
+
+
+def is_store(source: Any) -> bool:
+    return isinstance(source, (str, Path)) and (Path(source) / "store.json").is_file()
+
+
+def read_files(
+    paths: Sequence[Path],
+    *,
+    size: int,
+    shape: Shape,
+    white: int,
+    skip_bad: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> Store:
+    """Those files that can be read, without labels. In threads: Pillow decodes and resizes outside the GIL."""
+    images = np.empty((len(paths), size, size, 3), np.uint8)
+    skipped: dict[Path, str] = {}
+    remedy = f"replace it, or use {argument('skip_bad', True)} to leave it out"
+
+    def decode(start: int) -> None:
+        for row, path in enumerate(paths[start : start + CHUNK], start):
+            try:
+                images[row] = square(read_image(path, white=white or SIXTEEN_BITS), size, shape)
+            except InputError as error:
+                if not skip_bad:
+                    raise InputError(f"{error}: {remedy}") from None
+                skipped[path] = str(error)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        for done, _ in enumerate(pool.map(decode, range(0, len(paths), CHUNK)), 1):
+            if progress:
+                progress(min(done * CHUNK, len(paths)), len(paths))
+    kept = [path not in skipped for path in paths]
+    files = [str(path) for path in paths if path not in skipped]
+    why = {str(path): skipped[path] for path in paths if path in skipped}
+    return Store(images[kept] if skipped else images, None, (), {"files": files, "skipped": why})
+
+
+def _none_readable(count: int, skipped: Mapping[str, str]) -> InputError:
+    return InputError(f"none of {count} images can be read, for example: {next(iter(skipped.values()))}")
+
+
+def _selected(store: Store, size: int, wanted: Wanted, name: str) -> Store:
+    """A store at the size, with the wanted classes, and with or without labels."""
+    if size != store.size:
+        store = replace(store, images=np.stack([square(Image.fromarray(image), size) for image in store.images]))
+    if wanted.labelled and store.labels is None:
+        raise InputError(f"{name} has no labels, and here they are needed")
+    classes = tuple(wanted.classes or store.classes)
+    if wanted.labelled is False or store.labels is None:
+        return replace(store, labels=None, classes=classes)
+    kept, labels = assign([store.classes[label] for label in store.labels], classes, wanted, name)
+    images = store.images if len(kept) == len(store) else store.images[kept]
+    return replace(store, images=images, labels=labels, classes=classes)
+
+
+def _readable(paths: Sequence[Path], portion: int, load: Callable[[Sequence[Path]], Store]) -> Iterator[Store]:
+    found, skipped = 0, dict[str, str]()
+    for start in range(0, len(paths), portion):
+        part = load(paths[start : start + portion])
+        found, skipped = found + len(part), skipped or part.info["skipped"]
+        yield part
+    if not found:
+        raise _none_readable(len(paths), skipped)
+
+
+def _portions(images: Iterator[Pixels], portion: int) -> Iterator[Store]:
+    done = 0
+    while part := list(itertools.islice(images, portion)):
+        yield _numbered(np.stack(part), done)
+        done += len(part)
+
+
+def _numbered(images: Pixels, first: int) -> Store:
+    return Store(images, None, (), {"files": [str(first + number) for number in range(len(images))], "skipped": {}})
+
+
+def _ahead(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
+    """The next part is read in a thread; the notes come with the first."""
+    here = copy_context()  # arguments are called in the thread as they are here
+
+    def read_next() -> Store | None:
+        return here.run(next, parts, None)
+
+    with ThreadPoolExecutor(1) as thread:
+        job = thread.submit(read_next)
+        while (part := job.result()) is not None:
+            job = thread.submit(read_next)
+            yield replace(part, info={**part.info, "notes": notes})
+            notes = []
