@@ -94,7 +94,7 @@ def a_run(**changes: Any) -> Run:
 
 
 def do(cases: dict[str, Run], folder: Path, stop: int = 0) -> None:
-    """Do these runs in float64, each in a folder by its name, whose last checkpoint stays; or `stop` one at this step."""
+    """Do these runs in float64, each in a folder by its name, whose last checkpoint stays; `stop` one at this step."""
     torch.set_default_dtype(torch.float64)
     if stop and os.environ["RANK"] == "1":
         tiny.at_call(Captured, "__call__", stop, lambda: os.kill(os.getpid(), signal.SIGTERM))

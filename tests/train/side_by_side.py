@@ -1,4 +1,4 @@
-"""A run in float64 by the package, from `Run` to its last checkpoint, and the same by the plain trainer of `reference`."""
+"""A run in float64 by the package, from `Run` to its last checkpoint, and by the plain trainer of `reference`."""
 
 import copy
 import functools
@@ -79,10 +79,10 @@ class Precise(WideResNet):
 
 @dataclass
 class Training:
-    """What the package did between first weights and last checkpoint: a run's one training, or a teacher's or student's."""
+    """What the package did between first weights and last checkpoint, in a run's, teacher's or student's training."""
 
     method: Method
-    first: dict[str, Tensor]  # weights and statistics before the first step; MCD's other head as "second"
+    first: dict[str, Tensor]  # weights and statistics before step 1; MCD's other head as "second"
     shown: list[Batch] = field(default_factory=list)
     last: dict[str, Tensor] = field(default_factory=dict)  # the tensors of its last checkpoint
 
@@ -195,7 +195,7 @@ def first_values(training: Training) -> tuple[dict[str, Tensor], dict[str, Tenso
 
 
 def taught(run: Run, problem: Problem, teacher: Trainer) -> tuple[Labelled, ...]:
-    """NoisyStudent: the labelled images, and those unlabelled ones whose likeliest class the teacher gives more than tau."""
+    """NoisyStudent: the labelled images, and the unlabelled ones of which the teacher is surer than tau."""
     images = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
     seen = torch.from_numpy((images.astype(np.float64) - 127.5) / 128).permute(0, 3, 1, 2)
     guesses = teacher.predict(seen)
@@ -215,8 +215,9 @@ def probabilities(labels: NDArray[Any]) -> NDArray[np.float64]:
 
 
 class Draw:
-    """The rows that the package's streams hand out, as pictures and labels: of each labelled pool, of the unlabelled one and,
-    where labels are guessed, of the pools that probes are taken from."""
+    """Pictures and labels of the rows that the package's streams hand out.
+
+    Of each labelled pool, of the unlabelled one and, where labels are guessed, of the pools that probes are from."""
 
     def __init__(self, run: Run, problem: Problem, pools: tuple[Labelled, ...]) -> None:
         recipe = run.recipe

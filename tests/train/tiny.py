@@ -1,4 +1,4 @@
-"""Runs of a second: a problem of 8 x 8 images in memory, and processes that do such a run and die at a chosen moment."""
+"""Runs of a second: a problem of 8 x 8 images in memory, and processes that die at a chosen moment of such a run."""
 
 import dataclasses
 import itertools
@@ -131,7 +131,7 @@ def started(function: Callable[..., None], *args: Any) -> BaseProcess:
 def doomed(text: str, out: Path, moment: str, place: Place = "auto") -> None:
     """Do the run of this JSON, and die by SIGKILL at a moment such as "step 5" (see MOMENTS).
 
-    "half 2" is inside of the second writing of tensors, "rename result.json" and "renamed result.json" around its rename.
+    "half 2" is within the second writing of tensors, "rename result.json" and "renamed result.json" around its rename.
     """
     torch.set_num_threads(1)
     kind, _, which = moment.partition(" ")
