@@ -68,7 +68,7 @@ def head_of(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> None:
-    """The classifier is that of a network whose batch norm has statistics of these very images, unless it keeps its own."""
+    """The head is fitted under batch norm's statistics of these very images, unless the network keeps its own."""
     problem = tiny.problem()
     (pool,) = problem.labelled
     torch.manual_seed(0)

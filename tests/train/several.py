@@ -80,8 +80,8 @@ def free_port() -> int:
 class Precise(WideResNet):
     """A small network in float64, whatever its images are in."""
 
-    def __init__(self) -> None:
-        super().__init__(3, widths=(4, 8), blocks=1, stem=4)
+    def __init__(self, classes: int = 3, widths: tuple[int, ...] = (4, 8), stem: int = 4) -> None:
+        super().__init__(classes, widths=widths, blocks=1, stem=stem)
         self.double()
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:

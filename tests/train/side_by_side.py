@@ -23,7 +23,6 @@ from adamatch.config.run import Run
 from adamatch.images.sampler import IndexStream
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods.contract import Batch, Method, Phase
-from adamatch.networks.wideresnet import WideResNet
 
 STEPS = 20
 # Everything is to show within twenty steps: the schedules, decay, short averages, thresholds that some images pass.
@@ -64,17 +63,6 @@ MORE: dict[str, dict[str, Any]] = {  # what has no case among these
 }
 GRID = {f"{method} {task}": METHODS[method] | TASKS[task] for method in METHODS for task in TASKS}
 CASES = {name: tiny.a_run(**{**RECIPE, **changes}) for name, changes in (GRID | MORE).items()}
-
-
-class Precise(WideResNet):
-    """WRN-tiny in float64, whatever its images are in."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__(classes, widths=(8, 16, 32), blocks=1, stem=8)
-        self.double()
-
-    def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        return super().features(x.double(), groups)
 
 
 @dataclass
@@ -153,7 +141,9 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
         return method
 
     with (
-        mock.patch.dict(networks.NETWORKS, {"wrn-tiny": Precise}),
+        mock.patch.dict(
+            networks.NETWORKS, {"wrn-tiny": functools.partial(several.Precise, widths=(8, 16, 32), stem=8)}
+        ),
         mock.patch.object(methods, "build", building),
         mock.patch("adamatch.train.run_folder.shutil.rmtree"),  # the last checkpoints stay
     ):
@@ -169,22 +159,9 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
 
 def settings(run: Run) -> Settings:
     recipe = run.recipe
-    return Settings(
-        method=run.method,
-        classes=3,
-        steps=recipe.images // recipe.batch,
-        batch=recipe.batch,
-        lr=recipe.lr,
-        lr_end=recipe.lr_end,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
-        average=recipe.average,
-        tau=recipe.tau,
-        strong=recipe.strong,
-        mirror=recipe.mirror,
-        release=recipe.release,
-        seed=run.seed,
-    )
+    names = ("batch", "lr", "lr_end", "momentum", "weight_decay", "average", "tau", "strong", "mirror", "release")
+    same = {name: getattr(recipe, name) for name in names}
+    return Settings(method=run.method, classes=3, steps=recipe.images // recipe.batch, seed=run.seed, **same)
 
 
 def first_values(training: Training) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -202,9 +179,7 @@ def taught(run: Run, problem: Problem, teacher: Trainer) -> tuple[Labelled, ...]
     sure = guesses.max(1) > run.recipe.tau
     assert 0 < sure.sum() < len(sure)
     given = Labelled((images[sure],), guesses[sure].astype(np.float32))
-    drawn = (
-        add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn
-    )  # the order of rows is the package's
+    drawn = add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn  # rows in the package's order
     pools = [*problem.labelled, given]
     labels = np.concatenate([probabilities(pool.labels) for pool in pools])
     return (Labelled(tuple(part for pool in pools for part in pool.parts), labels.astype(np.float32), drawn),)

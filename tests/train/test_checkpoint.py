@@ -104,7 +104,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Run, Path]
     """A run that ended all at once in its step 9, with checkpoints of steps 3 and 6."""
     run, out = tiny.a_run(), tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(Captured, "__call__", raise_at(Captured.__call__, 9, Interruption("stopped")))
+        patch.setattr(Captured, "__call__", tiny.raising(Captured.__call__, 9, Interruption("stopped")))
         with pytest.raises(Interruption):
             tiny.solve(run, out)
     assert sorted(path.name for path in (out / "checkpoints").glob("*.json")) == [
@@ -120,17 +120,6 @@ def resumes(run: Run, out: Path, whole: Path) -> None:
     tiny.solve(run, whole)
     assert tiny.same(tiny.weights(out), tiny.weights(whole))
     assert [row["step"] for row in tiny.rows(out)] == [3, 6, 9, 12]
-
-
-def raise_at(function: Callable[..., Any], number: int, error: Exception) -> Callable[..., Any]:
-    calls = iter(range(1, 1_000_000))
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if next(calls) == number:
-            raise error
-        return function(*args, **kwargs)
-
-    return call
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
@@ -171,7 +160,7 @@ def test_a_failed_write_is_said_and_nothing_is_lost(
     with monkeypatch.context() as patch:
 
         def broken(*args: Any) -> Path:
-            patch.setattr(owner, name, raise_at(getattr(owner, name), 1, error))
+            patch.setattr(owner, name, tiny.raising(getattr(owner, name), 1, error))
             return save(*args)
 
         patch.setattr(checkpoint, "save", broken)
@@ -189,7 +178,7 @@ def test_a_failed_write_is_said_and_nothing_is_lost(
 def test_a_disk_that_fills_up_elsewhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = tiny.a_run(), tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, name, raise_at(getattr(RunFolder, name), 1, FULL))
+        patch.setattr(RunFolder, name, tiny.raising(getattr(RunFolder, name), 1, FULL))
         with pytest.raises(InputError, match="run: the disk is full: make room and run the same command again"):
             tiny.solve(run, out)
     tiny.solve(run, out)
@@ -250,7 +239,7 @@ def test_a_disk_that_cannot_be_read_loses_no_work(
         OSError(errno.EIO, "Input/output error") if name != "load_file" else SafetensorError("I/O error (os error 5)")
     )
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, name, raise_at(getattr(checkpoint, name), 1, error))
+        patch.setattr(checkpoint, name, tiny.raising(getattr(checkpoint, name), 1, error))
         with pytest.raises(
             InputError, match=r"step-000000006\.safetensors cannot be read .Input/output error.: see to that"
         ):

@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,8 @@ def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, monkeypatch: pytest
     run, out = tiny.a_run(), tmp_path / "run"
     first = tiny.solve(run, out)
     files = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    assert {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"} <= {
-        path.name for path in files
-    }
+    wanted = {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"}
+    assert wanted <= {path.name for path in files}
     assert not (out / "checkpoints").exists()
     monkeypatch.setattr(Captured, "__call__", lambda *_: pytest.fail("it was trained again"))
     again = tiny.solve(run, out)
@@ -173,7 +171,7 @@ def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkey
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(tmp_path / "done", out)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "unlink", stopping(os.unlink, number))
+            patch.setattr(os, "unlink", tiny.raising(os.unlink, number, KeyboardInterrupt()))
             try:
                 with RunFolder(out).claim(run, overwrite=True):
                     break  # all of it was removed
@@ -185,17 +183,6 @@ def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkey
         with RunFolder(out).claim(run):
             pass
     assert number > 5
-
-
-def stopping(function: Callable[..., None], number: int) -> Callable[..., None]:
-    calls = iter(range(1, 1_000))
-
-    def stop(*args: Any, **kwargs: Any) -> None:
-        if next(calls) == number:
-            raise KeyboardInterrupt
-        function(*args, **kwargs)
-
-    return stop
 
 
 MOMENTS: dict[str, tuple[Any, str]] = {

@@ -222,9 +222,8 @@ def test_whole_steps_against_numpy() -> None:
         memory_b = 0.9 * memory_b + error.sum(0)
         w, b = w - lr * memory_w, b - lr * memory_b
         mean_w, mean_b = 0.7 * mean_w + 0.3 * w, 0.7 * mean_b + 0.3 * b
-    for parameter, value in zip(
-        [*net.parameters(), *step.average.net.parameters()], (w, b, mean_w, mean_b), strict=True
-    ):
+    found = [*net.parameters(), *step.average.net.parameters()]
+    for parameter, value in zip(found, (w, b, mean_w, mean_b), strict=True):
         np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-4, atol=1e-5)
 
 
@@ -438,22 +437,17 @@ def test_nothing_is_read_back(name: str, compiled: bool) -> None:
 @pytest.mark.usefixtures("_compiled")
 @CUDA
 @pytest.mark.parametrize("name", ["adamatch", "mcd"])
-def test_captured_steps_equal_eager_ones(name: str) -> None:
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        ends = []
-        for fast in (False, True):
-            machine = Machine(torch.device("cuda"), "fp32", compile=fast, graph=fast)
-            step, recipe = gpu_step(name, "cutout", machine)
-            captured = Captured(step, machine)
-            for number in range(20):
-                captured(inputs(recipe, step.views.draws, number, lr=0.003, device="cuda"))
-            ends.append({key: value.float().cpu() for key, value in step.state().items()})
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+def test_captured_steps_equal_eager_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    ends = []
+    for fast in (False, True):
+        machine = Machine(torch.device("cuda"), "fp32", compile=fast, graph=fast)
+        step, recipe = gpu_step(name, "cutout", machine)
+        captured = Captured(step, machine)
+        for number in range(20):
+            captured(inputs(recipe, step.views.draws, number, lr=0.003, device="cuda"))
+        ends.append({key: value.float().cpu() for key, value in step.state().items()})
     eager, fast_end = ends
     assert eager.keys() == fast_end.keys()
     for key, value in eager.items():

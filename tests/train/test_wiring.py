@@ -79,21 +79,12 @@ def test_what_the_recipe_says_reaches_the_method(case: str) -> None:
 
 
 def test_options_reach_the_method_and_go_before_the_recipe(tmp_path: Path) -> None:
-    options = {
-        "interpolate": False,
-        "align": "none",
-        "threshold": "fixed",
-        "warm_up": 0.25,
-        "window": 5,
-        "release": False,
-    }
-    run = tiny.a_run(task="ssda", labels=1, release=True, options={**options, "batches": 1})
+    options = {"interpolate": False, "align": "none", "threshold": "fixed", "warm_up": 0.25, "release": False}
+    run = tiny.a_run(task="ssda", labels=1, release=True, options={**options, "batches": 1, "window": 5})
     (training,) = done(run, tiny.problem("ssda", labels=1), tmp_path / "run")
     method = training.method
     assert isinstance(method, AdaMatch)
-    assert {name: getattr(method, name) for name in options if name != "window"} == {
-        name: value for name, value in options.items() if name != "window"
-    }
+    assert {name: getattr(method, name) for name in options} == options
     assert len(method.mean_tu.means) == 5
     assert method.batches == 1.0
 

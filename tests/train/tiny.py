@@ -215,3 +215,15 @@ def at_call(owner: Any, name: str, number: int, act: Callable[[], None]) -> None
         return function(*args, **kwargs)
 
     setattr(owner, name, counted)
+
+
+def raising(function: Callable[..., Any], number: int, error: BaseException) -> Callable[..., Any]:
+    """The function, but for its call of this number."""
+    calls = itertools.count(1)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return function(*args, **kwargs)
+
+    return call

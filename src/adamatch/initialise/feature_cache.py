@@ -108,8 +108,8 @@ class FeatureCache:
     def _check_room(self, total: int) -> None:
         needed, free = total * int(np.prod(self._shape())) * 2, free_host()
         if needed > FULL * free:
+            sizes = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
             raise InputError(
-                f"{total:,} views of the images take {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are "
-                f"free: choose a smaller {argument('size')}, give fewer images, or {argument('frozen', 0)} to train the "
-                "whole network from the images"
+                f"{total:,} views of the images take {sizes}: choose a smaller {argument('size')}, give fewer images, or "
+                f"{argument('frozen', 0)} to train the whole network from the images"
             )
