@@ -24,8 +24,8 @@ BOTH: dict[str, Change] = {
     "as in the paper": ({}, {}),
     "lower thresholds for classes of which few pass": ({"threshold": "classes"}, {}),
     "soft weights instead of a threshold": ({"threshold": "soft"}, {}),
-    "alignment faded out": ({}, {"release": True}),
-    "no factor of alignment above 2": ({}, {"limit": 2.0}),
+    "alignment faded out": ({}, {"fade_out": True}),
+    "no factor of alignment above 2": ({}, {"alignment_clip": 2.0}),
     "7 unlabelled images for each labelled one": ({}, {"uratio": 7}),
     "warm-up over a quarter of the run": ({"warm_up": 0.25}, {}),
     "warm-up over the whole run": ({"warm_up": 1.0}, {}),
@@ -33,11 +33,11 @@ BOTH: dict[str, Change] = {
 }
 WITH_SOURCE: dict[str, Change] = {
     "no label twice in a step": ({}, {"repeat": False}),
-    "labels from the middle of the run on": ({}, {"late": 0.5}),
-    "no label twice, from the middle on": ({}, {"repeat": False, "late": 0.5}),
+    "labels from the middle of the run on": ({}, {"target_labels_from": 0.5}),
+    "no label twice, from the middle on": ({}, {"repeat": False, "target_labels_from": 0.5}),
 }
-BEGINNING = {"contrastive": 40_000, "fitted_head": True}
-HELD = {"anchored": True}  # not without pre-training: random features carry no neighbourhoods
+BEGINNING = {"simclr_images": 40_000, "linear_probe_init": True}
+HELD = {"knn_anchor": True}  # not without pre-training: random features carry no neighbourhoods
 WITHOUT_SOURCE: dict[str, Change] = {  # the three parts of `--budget fast`
     "a beginning without labels": ({}, BEGINNING),
     "a beginning, held": ({}, BEGINNING | HELD),
@@ -47,9 +47,12 @@ WITHOUT_SOURCE: dict[str, Change] = {  # the three parts of `--budget fast`
 }
 FIVE_LABELS: dict[str, Change] = {  # more than a batch: no label is repeated in a step in any case
     "as in the paper": ({}, {}),
-    "labels from the middle of the run on": ({}, {"late": 0.5}),
-    "labels spread over five steps": ({}, {"repeat": False, "spread": 5}),
-    "labels spread over five steps, from the middle on": ({}, {"repeat": False, "spread": 5, "late": 0.5}),
+    "labels from the middle of the run on": ({}, {"target_labels_from": 0.5}),
+    "labels spread over five steps": ({}, {"repeat": False, "target_label_steps": 5}),
+    "labels spread over five steps, from the middle on": (
+        {},
+        {"repeat": False, "target_label_steps": 5, "target_labels_from": 0.5},
+    ),
 }
 TASKS = {"ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH, "ssda5": FIVE_LABELS}
 

@@ -1,7 +1,7 @@
 """Few labels and no source: does self-supervised pre-training (initialise/simclr.py) help AdaMatch on SVHN?
 
     python benchmarks/contrastive.py --data DIR --labels 5 --name anchored --runs RUNS --out results/contrastive \
-        --recipe '{"contrastive": 1000000, "fitted_head": true, "anchored": true}'
+        --recipe '{"simclr_images": 1000000, "linear_probe_init": true, "knn_anchor": true}'
 
 One run of `--budget fast` that differs as told. --constants changes those of the pre-training. A study: it reads labels
 of target tests.

@@ -23,11 +23,11 @@ from adamatch.train.run_folder import RunFolder
 SIZE, STEPS, TESTED = 16, 1000, 2000
 VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, options, changes of the recipe
     "no target labels": (0, {}, {}),
-    "repeated": (1, {}, {"repeat": True, "late": 0.0}),
-    "repeated, pools=2": (1, {"pools": 2}, {"repeat": True, "late": 0.0}),
-    "none twice in a step": (1, {}, {"repeat": False, "late": 0.0}),
-    "none twice, from the middle of the run on": (1, {}, {"repeat": False, "late": 0.5}),
-    "repeated, from the middle of the run on": (1, {}, {"repeat": True, "late": 0.5}),
+    "repeated": (1, {}, {"repeat": True, "target_labels_from": 0.0}),
+    "repeated, pools=2": (1, {"pools": 2}, {"repeat": True, "target_labels_from": 0.0}),
+    "none twice in a step": (1, {}, {"repeat": False, "target_labels_from": 0.0}),
+    "none twice, from the middle of the run on": (1, {}, {"repeat": False, "target_labels_from": 0.5}),
+    "repeated, from the middle of the run on": (1, {}, {"repeat": True, "target_labels_from": 0.5}),
 }
 
 
@@ -53,7 +53,7 @@ def train(variant: str, runs: Path, data: Path | None) -> Row:
     labels, method, changes = VARIANTS[variant]
     task = "ssda" if labels else "uda"
     run = Run(benchmark="digitfive", task=task, source="mnist", target="mnistm", labels=labels, budget="fast")
-    small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "average": 0.995, **changes}
+    small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "ema_decay": 0.995, **changes}
     run = replace(run, options=method, recipe=replace(run.recipe, **small))
     folder = RunFolder(runs / variant)
     experiment.solve(run, problem(run, data), folder, Execution(quiet=True))

@@ -25,7 +25,7 @@ COUNTS = (1, 5, 25)
 def as_in_the_paper(each: Done) -> bool:
     """Whether the labels of the target count from the first step on, repeated, and nothing is learned before."""
     recipe = each.run.recipe
-    return recipe.repeat and not recipe.late and not recipe.contrastive and not each.run.options
+    return recipe.repeat and not recipe.target_labels_from and not recipe.simclr_images and not each.run.options
 
 
 def panel(axis: Axes, task: str, done: list[Done]) -> None:

@@ -14,7 +14,7 @@ sketch:sketch` is then semi-supervised learning, without a source:
 
 Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment.md):
 
-    python benchmarks/photographs.py pacs --data DIR --out OUT --method adamatch --recipe '{"release": false}'
+    python benchmarks/photographs.py pacs --data DIR --out OUT --method adamatch --recipe '{"fade_out": false}'
 """
 
 import argparse

@@ -152,9 +152,9 @@ class Plain:
         runtime.use(net, False)
         for module in net.modules():
             if isinstance(module, nn.BatchNorm2d):
-                module.momentum = 1 - recipe.average
-        self.method = AdaMatch(CLASSES, tau=recipe.tau, release=recipe.release).to(device)
-        self.average = WeightAverage(net, recipe.average)
+                module.momentum = 1 - recipe.ema_decay
+        self.method = AdaMatch(CLASSES, tau=recipe.tau, fade_out=recipe.fade_out).to(device)
+        self.average = WeightAverage(net, recipe.ema_decay)
         groups = decay_weights(list(net.parameters()), recipe.weight_decay)
         self.optimiser = torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum)
 

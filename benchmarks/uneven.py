@@ -33,12 +33,12 @@ from adamatch.train.run_folder import RunFolder
 FREQUENCIES = (0.067, 0.190, 0.146, 0.114, 0.101, 0.093, 0.077, 0.077, 0.072, 0.064)  # of the digits 0 to 9 in SVHN
 VARIANTS: dict[str, dict[str, Any]] = {
     "as printed": {},
-    "released": {"release": True},
+    "released": {"fade_out": True},
     "tau 0.97": {"tau": 0.97},
-    "released, tau 0.97": {"release": True, "tau": 0.97},
+    "released, tau 0.97": {"fade_out": True, "tau": 0.97},
     "estimated": {"align": "estimated"},
-    "no factor above 2": {"limit": 2.0},
-    "no factor above 2, released": {"limit": 2.0, "release": True},
+    "no factor above 2": {"alignment_clip": 2.0},
+    "no factor above 2, released": {"alignment_clip": 2.0, "fade_out": True},
 }
 
 

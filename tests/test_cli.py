@@ -276,7 +276,7 @@ def test_repeated_labels_count_from_the_first_step_on(
     monkeypatch.setattr("adamatch.experiment.train", train)
     pair = ("--source", "rendered", "--target", "handwritten")
     refused(call("train", *pair, "--task", "ssda", "--labels", "5", "--budget", "fast", *asked), "that is enough")
-    assert (runs[0].recipe.late, runs[0].recipe.spread) == form
+    assert (runs[0].recipe.target_labels_from, runs[0].recipe.target_label_steps) == form
 
 
 def test_the_version(call: Call) -> None:

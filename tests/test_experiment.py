@@ -185,7 +185,7 @@ def test_few_target_labels_need_not_be_in_a_step_twice(few: list[list[bytes]], t
 
 def test_few_target_labels_are_spread_over_steps(few: list[list[bytes]], tmp_path: Path) -> None:
     posed = tiny.problem("ssda", labels=2)
-    tiny.solve(tiny.a_run(task="ssda", labels=2, repeat=False, spread=2), tmp_path / "run", posed=posed)
+    tiny.solve(tiny.a_run(task="ssda", labels=2, repeat=False, target_label_steps=2), tmp_path / "run", posed=posed)
     assert {len(images) for images in few} == {3}  # of six, and of three classes
     rounds = [{*first, *second} for first, second in zip(few[::2], few[1::2], strict=True)]
     assert [len(images) for images in rounds] == [6] * 6
@@ -278,11 +278,11 @@ def test_a_network_of_ones_own(tmp_path: Path) -> None:
             {"method": "noisystudent", "options": {"generations": 0}},
             "generations counts: give a whole number from 1 to 65,536, not 0",
         ),
-        ({"options": {"window": 1.5}}, "window counts: give a whole number from 1 to 65,536, not 1.5"),
-        ({"options": {"window": "many"}}, "window counts: give a whole number from 1 to 65,536, not 'many'"),
+        ({"options": {"alignment_window": 1.5}}, "window counts: give a whole number from 1 to 65,536, not 1.5"),
+        ({"options": {"alignment_window": "many"}}, "window counts: give a whole number from 1 to 65,536, not 'many'"),
         ({"options": {"warm_up": "half"}}, "warm_up is a part of the run"),
         ({"options": {"interpolate": "no"}}, "interpolate is true or false, not 'no'"),
-        ({"options": {"release": 0}}, "release is true or false, not 0"),
+        ({"options": {"fade_out": 0}}, "release is true or false, not 0"),
         ({"options": {"align": 3}}, "no align is called 3"),
         ({"options": {"align": "target", "target": "even"}}, "a list of 10 numbers, not 'even'"),
         ({"recipe": replace(RECIPE, size=9)}, "images of handwriting are of size 8, and the recipe's of 9"),

@@ -167,9 +167,9 @@ FIT = importlib.import_module("adamatch.fit")  # the module, not the function
 def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
     recipe = choose(replace(ASKED, size=8, images=steps * 64), lambda: 8, speed.choose("cpu")).recipe
     assert recipe.steps == steps
-    assert recipe.average <= 0.999
-    assert recipe.average**steps <= 0.5
-    assert steps < 10_000 or recipe.average == pytest.approx(0.999)
+    assert recipe.ema_decay <= 0.999
+    assert recipe.ema_decay**steps <= 0.5
+    assert steps < 10_000 or recipe.ema_decay == pytest.approx(0.999)
 
 
 def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
@@ -215,7 +215,7 @@ def test_few_target_labels_wait_and_are_spread_unless_told(tmp_path: Path) -> No
         ("told", {"target_labels": few, "repeat": True}, (True, 0.0, 1)),
     ):
         recipe = adamatch.fit(out=tmp_path / name, **given, **told).history["run"]["recipe"]
-        assert (recipe["repeat"], recipe["late"], recipe["spread"]) == form
+        assert (recipe["repeat"], recipe["target_labels_from"], recipe["target_label_steps"]) == form
 
 
 def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +256,7 @@ def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.
 def test_few_labels_without_a_source_begin_without_labels(given: dict[str, Any], learned: bool, tmp_path: Path) -> None:
     told: dict[str, Any] = {"source": SAME, "target": SAME, "out": tmp_path / "run", **TINY}
     recipe = adamatch.fit(**told | given).history["run"]["recipe"]
-    found = tuple(recipe[name] for name in ("contrastive", "fitted_head", "anchored", "lr_end"))
+    found = tuple(recipe[name] for name in ("simclr_images", "linear_probe_init", "knn_anchor", "lr_end"))
     assert found == ((recipe["images"], True, True, 0.02) if learned else (0, False, False, 0.25))
 
 
@@ -277,7 +277,7 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     monkeypatch.setattr(FIT, "likeness", likeness)
     recipe = adamatch.fit(**given).history["run"]["recipe"]
     assert asked == [(12, 9)]
-    assert (recipe["anchored"], recipe["lr"], recipe["fitted_head"]) == (anchored, 0.01, True)
+    assert (recipe["knn_anchor"], recipe["lr"], recipe["linear_probe_init"]) == (anchored, 0.01, True)
     again = adamatch.fit(**given)  # as in the run that is there
     assert again.history["run"]["recipe"] == recipe
     assert len(asked) == 1

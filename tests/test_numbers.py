@@ -37,7 +37,16 @@ LINES: dict[str, tuple[str, ...]] = {
 }
 ABSURD = (HUGE, ENDLESS, "9" * 5000, "-1", "nan", "inf", "1e999", "", "ten")
 OPTIONS = {
-    "adamatch": ("window", "pools", "decay", "warm_up", "batches", "interpolate", "release", "target"),
+    "adamatch": (
+        "alignment_window",
+        "pools",
+        "alignment_decay",
+        "warm_up",
+        "batches",
+        "interpolate",
+        "fade_out",
+        "target",
+    ),
     "noisystudent": ("generations",),
 }
 LARGE = {"size": "9" * 6, "batch": "9" * 10, "uratio": "9" * 7, "images": "9" * 16, "processes": "9" * 6}

@@ -46,9 +46,9 @@ def test_photographs_on_a_cpu_are_trained_above_frozen_blocks() -> None:
 )
 def test_few_target_labels_wait(weights: str, settings: dict[str, Any], expected: tuple[bool, float, int]) -> None:
     recipe = choose(227, GPU, weights=weights, few=True, **settings).recipe
-    assert (recipe.repeat, recipe.late, recipe.spread) == expected
+    assert (recipe.repeat, recipe.target_labels_from, recipe.target_label_steps) == expected
     recipe = choose(227, GPU, weights=weights, **settings).recipe
-    assert (recipe.late, recipe.spread) == (0.0, 1)
+    assert (recipe.target_labels_from, recipe.target_label_steps) == (0.0, 1)
 
 
 @pytest.mark.usefixtures("installed")
@@ -124,7 +124,7 @@ def test_a_smaller_batch_has_the_average_of_its_steps() -> None:
 @pytest.mark.parametrize(
     ("machine", "changes", "said"),
     [
-        (GPU, {"anchored": True}, "the surest labels of neighbours"),
+        (GPU, {"knn_anchor": True}, "the surest labels of neighbours"),
         (CPU, ALIKE_ON_CPU, "keeps the statistics"),  # where blocks are frozen
     ],
 )
@@ -157,7 +157,9 @@ def test_without_starting_weights_domains_are_not_compared() -> None:
 def test_with_few_labels_and_no_source_a_network_from_scratch_is_pretrained(machine: Machine) -> None:
     chosen = choose(32, machine, images=6400)
     begun = pretrained(chosen)
-    assert begun.recipe == replace(chosen.recipe, contrastive=6400, fitted_head=True, anchored=True, lr_end=0.02)
+    assert begun.recipe == replace(
+        chosen.recipe, simclr_images=6400, linear_probe_init=True, knn_anchor=True, lr_end=0.02
+    )
     assert "pre-trained on 6,400 images without labels" in begun.reasons[-1]
     for other in (choose(227, machine), choose(32, machine, frozen=2, strong="cutout")):
         assert pretrained(other) == other

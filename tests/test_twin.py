@@ -65,13 +65,13 @@ def test_it_costs_a_third_at_most(method: str, few: bool, images: int, cost: flo
 
 
 def test_options_of_the_method_are_not_the_twins_and_an_early_stop_is() -> None:
-    recipe = replace(RECIPE, repeat=True, images=12_800, stop=6400)
+    recipe = replace(RECIPE, repeat=True, images=12_800, stop_after=6400)
     planned = twin.plan(Run(options={"align": "none"}, recipe=recipe), problem())
     assert planned is not None
     assert (planned.run.options, planned.run.recipe) == ({}, recipe)
     dear = twin.plan(Run(method="fixmatch+", recipe=recipe), problem(few=arrays(6)))
     assert dear is not None
-    assert (dear.run.recipe.images, dear.run.recipe.stop) == (10_666, 5333)
+    assert (dear.run.recipe.images, dear.run.recipe.stop_after) == (10_666, 5333)
 
 
 def test_labelled_images_alone_have_no_twin() -> None:

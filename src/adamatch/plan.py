@@ -49,7 +49,7 @@ class Plan:
         """
         if not self.weights:
             average = max(0.5, 1 - 1 / min(1000, self.recipe.steps / 10))
-            object.__setattr__(self, "recipe", replace(self.recipe, average=average))
+            object.__setattr__(self, "recipe", replace(self.recipe, ema_decay=average))
 
 
 def asked_for(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def choose(
         values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['views']} augmentations of each image; the rest is trained ({argument('frozen', 0)}: all of it). "
+            f"{2 * values['cached_views']} augmentations of each image; the rest is trained ({argument('frozen', 0)}: all of it). "
             f"{MINUTES}"
         )
         if "size" not in asked:
@@ -171,7 +171,7 @@ def pretrained(plan: Plan) -> Plan:
         return plan
     images = plan.recipe.images
     reason = f"few labels, and no source: the network is first pre-trained on {images:,} images without labels"
-    recipe = replace(plan.recipe, contrastive=images, **presets.FEW_WITHOUT_SOURCE)
+    recipe = replace(plan.recipe, simclr_images=images, **presets.FEW_WITHOUT_SOURCE)
     return replace(plan, recipe=recipe, reasons=(*plan.reasons, reason))
 
 
@@ -179,8 +179,8 @@ def _by_likeness(plan: Plan, seen: Seen) -> Plan:
     """The recipe of domains that look alike, or not: as in the run that is there, or as the images want it."""
     assert plan.alike is not None
     held, problem = seen.held, seen.problem
-    if held is not None and held.fitted_head:
-        alike = held.anchored or held.statistics == "kept"
+    if held is not None and held.linear_probe_init:
+        alike = held.knn_anchor or held.batch_norm == "kept"
         return replace(plan, recipe=plan.alike if alike else plan.recipe, alike=None)
     name = plan.recipe.network
     net = networks.build(name, len(problem.classes))
@@ -195,7 +195,7 @@ def with_likeness(plan: Plan, likeness: float) -> Plan:
     recipe = plan.alike if likeness >= ENOUGH else plan.recipe
     if recipe is plan.recipe:
         ending = "source and target look different"
-    elif recipe.anchored:
+    elif recipe.knn_anchor:
         ending = (
             "source and target look similar: until pseudo-labels count, training uses the surest labels of neighbours"
         )

@@ -49,8 +49,8 @@ def plan(run: Run, problem: Problem) -> Twin | None:
     images = method.images_per_step(labelled, recipe.batch * recipe.uratio) * (1 + method.generations(run.options))
     cost = methods.get(ALONE).images_per_step(labelled, 0) / images
     if cost > DEAREST:
-        images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop))
-        recipe = replace(recipe, images=max(recipe.batch, images), stop=stop)
+        images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop_after))
+        recipe = replace(recipe, images=max(recipe.batch, images), stop_after=stop)
     return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, DEAREST))
 
 

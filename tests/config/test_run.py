@@ -46,10 +46,10 @@ def test_presets_are_the_papers(benchmark: str) -> None:
     assert preset.lr == 0.03
     assert preset.lr_end == 0.25
     assert preset.momentum == 0.9  # this and the next from the authors' code
-    assert preset.average == 0.999
+    assert preset.ema_decay == 0.999
     assert preset.strong == "cta"
     assert preset.mirror
-    assert preset.stop == 0
+    assert preset.stop_after == 0
     assert preset.evaluate_every * preset.batch == 2**16
     assert MEDIAN_OF == 10
 
@@ -58,10 +58,10 @@ def test_presets_are_the_papers(benchmark: str) -> None:
 def test_starting_weights_bring_the_papers_protocol(benchmark: str) -> None:
     run = Run(benchmark=benchmark, weights="resnet101.safetensors")
     assert run.recipe.weight_decay == 0
-    assert run.recipe.stop == 2 * MILLION  # early stop
+    assert run.recipe.stop_after == 2 * MILLION  # early stop
     assert run.recipe.last_step == 2 * MILLION // 64
     assert run.recipe.steps == recipe(benchmark).steps  # in the middle of the same schedules
-    assert replace(run.recipe, weight_decay=recipe(benchmark).weight_decay, stop=0) == recipe(benchmark)
+    assert replace(run.recipe, weight_decay=recipe(benchmark).weight_decay, stop_after=0) == recipe(benchmark)
 
 
 def test_every_benchmark_has_a_preset_of_its_size() -> None:
@@ -76,13 +76,15 @@ def test_fast_is_the_same_with_fewer_images_but_for_digits(benchmark: str) -> No
     assert fast.images == FAST.get(benchmark, {}).get("images", min(paper.images, MILLION))
     assert fast.images <= MILLION
     if benchmark == "digitfive":
-        paper = replace(paper, mirror=False, tau=0.97, lr=0.06, release=True)
+        paper = replace(paper, mirror=False, tau=0.97, lr=0.06, fade_out=True)
     assert replace(fast, images=paper.images) == paper
 
 
 @pytest.mark.parametrize("benchmark", PAPER)
 def test_in_short_runs_labelled_target_images_wait_and_are_not_repeated(benchmark: str) -> None:
-    assert recipe(benchmark, "fast", "ssda") == replace(recipe(benchmark, "fast"), repeat=False, late=0.5, spread=5)
+    assert recipe(benchmark, "fast", "ssda") == replace(
+        recipe(benchmark, "fast"), repeat=False, target_labels_from=0.5, target_label_steps=5
+    )
     assert Run(benchmark=benchmark, task="ssda", labels=5, budget="fast").recipe == recipe(benchmark, "fast", "ssda")
     assert recipe(benchmark, "paper", "ssda") == recipe(benchmark)
     assert recipe(benchmark, "fast", "ssda", **AS_PRINTED) == recipe(benchmark, "fast")
@@ -90,24 +92,24 @@ def test_in_short_runs_labelled_target_images_wait_and_are_not_repeated(benchmar
 
 def test_nothing_is_spread_that_fills_a_batch_or_has_one_image_of_each_class() -> None:
     one = Run(benchmark="digitfive", task="ssda", labels=1, budget="fast")
-    assert one.recipe.spread == 1
-    assert one == replace(one, recipe=replace(one.recipe, spread=3))  # one run, not two
+    assert one.recipe.target_label_steps == 1
+    assert one == replace(one, recipe=replace(one.recipe, target_label_steps=3))  # one run, not two
     five = replace(one, labels=5, recipe=recipe("digitfive", "fast", "ssda"))
-    assert five.recipe.spread == 5
-    assert replace(five, recipe=replace(five.recipe, repeat=True)).recipe.spread == 1
+    assert five.recipe.target_label_steps == 5
+    assert replace(five, recipe=replace(five.recipe, repeat=True)).recipe.target_label_steps == 1
     begun = Run(benchmark="digitfive", task="ssda", labels=5, budget="fast", weights="timm:a")
-    assert begun.recipe.spread == 1  # it has learned before
+    assert begun.recipe.target_label_steps == 1  # it has learned before
     own = replace(one, benchmark="folders", recipe=five.recipe)  # whose labels per class are the source's
-    assert own.recipe.spread == 5
+    assert own.recipe.target_label_steps == 5
 
 
 @pytest.mark.parametrize("benchmark", PAPER)
 def test_in_short_runs_without_a_source_as_many_images_come_before_labels_as_with_them(benchmark: str) -> None:
     fast = recipe(benchmark, "fast")
-    begun = replace(fast, contrastive=fast.images, fitted_head=True, anchored=True, lr_end=0.02)
+    begun = replace(fast, simclr_images=fast.images, linear_probe_init=True, knn_anchor=True, lr_end=0.02)
     assert recipe(benchmark, "fast", "ssl") == begun
-    assert recipe(benchmark, "fast", "ssl", images=640) == replace(begun, images=640, contrastive=640)
-    assert recipe(benchmark, "fast", "ssl", contrastive=0) == replace(begun, contrastive=0)
+    assert recipe(benchmark, "fast", "ssl", images=640) == replace(begun, images=640, simclr_images=640)
+    assert recipe(benchmark, "fast", "ssl", simclr_images=0) == replace(begun, simclr_images=0)
     assert recipe(benchmark, "paper", "ssl") == recipe(benchmark)
 
 
@@ -127,7 +129,7 @@ def test_in_short_runs_without_a_source_as_many_images_come_before_labels_as_wit
     ],
 )
 def test_steps(images: int, batch: int, stop: int, steps: int, last: int, every: int) -> None:
-    short = recipe("digitfive", images=images, batch=batch, stop=stop)
+    short = recipe("digitfive", images=images, batch=batch, stop_after=stop)
     assert (short.steps, short.last_step, short.evaluate_every) == (steps, last, every)
 
 
@@ -137,7 +139,7 @@ RUN = Run(
     options={"align": "none"},
     recipe=recipe("handwriting", "paper", repeat=False),  # where nothing is repeated, labels may be spread
 )
-PARTS = ("tau", "decay", "lr_end", "lr_body", "momentum", "average")  # of 1
+PARTS = ("tau", "alignment_decay", "lr_end", "lr_body", "momentum", "ema_decay")  # of 1
 CHANGES: dict[str, Any] = {
     "benchmark": "folders",
     "task": "ssda",
@@ -155,11 +157,11 @@ CHANGES: dict[str, Any] = {
     "network": "wrn-34-2",
     "strong": "randaugment",
     "mirror": True,
-    "statistics": "rank",
-    "release": True,
-    "balanced": True,
-    "fitted_head": True,
-    "anchored": True,
+    "batch_norm": "rank",
+    "fade_out": True,
+    "balance_classes": True,
+    "linear_probe_init": True,
+    "knn_anchor": True,
     "repeat": True,
     "shape": "crop",
     "optimiser": "adamw",
@@ -251,7 +253,9 @@ def test_equal_recipes_are_equal_texts() -> None:
 
 def test_weights_have_learned_before() -> None:
     assert (
-        Run(benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit").recipe.contrastive
+        Run(
+            benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit"
+        ).recipe.simclr_images
         == 0
     )
 

@@ -62,11 +62,11 @@ def test_steps() -> None:
 )
 def test_learning_without_labels_first_counts_where_it_is_done(changes: dict[str, str], counts: bool) -> None:
     run = Run(benchmark="digitfive", task="ssl", target="svhn", labels=5, budget="fast")
-    assert run.recipe.contrastive == run.recipe.images == 64 * cost.steps(run)
+    assert run.recipe.simclr_images == run.recipe.images == 64 * cost.steps(run)
     run = replace(run, **changes)  # type: ignore[arg-type]
     assert (cost.length(run) > cost.steps(run)) == counts
     if not changes:  # ten images for each labelled one in AdaMatch's step, and two views of each before it
-        without = replace(run, recipe=replace(run.recipe, contrastive=0))
+        without = replace(run, recipe=replace(run.recipe, simclr_images=0))
         with_it, alone = cost.estimate(run), cost.estimate(without)
         assert with_it.seconds == pytest.approx(1.2 * alone.seconds)
         assert with_it[:2] == alone[:2]  # a step is as long as it was

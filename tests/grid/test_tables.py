@@ -324,10 +324,10 @@ def test_pre_training_beside_the_papers() -> None:
     runs = list(experiments.pre_trained())
     assert len(runs) == 30 * 2 * 3
     assert {run.recipe.weight_decay for run in runs if run.weights} == {0.0}
-    assert {run.recipe.stop for run in runs if run.weights} == {0, 2 * 2**20}
+    assert {run.recipe.stop_after for run in runs if run.weights} == {0, 2 * 2**20}
     results = []
     for run in runs:
-        accuracy = (20.0 if run.weights else 10.0) + (run.method == "adamatch") + 5 * bool(run.recipe.stop)
+        accuracy = (20.0 if run.weights else 10.0) + (run.method == "adamatch") + 5 * bool(run.recipe.stop_after)
         evaluations = [{"target": value} for value in [1.0] * 10 + [30.0] * 9 + [0.0] * 10]
         results.append(result(run, accuracy) | {"evaluations": evaluations})
     table = made(results, "pre-training")

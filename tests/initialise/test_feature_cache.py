@@ -25,7 +25,7 @@ from adamatch.networks.norm import BatchNorm
 from adamatch.train.execution import Execution
 from adamatch.verdict import eval_outputs
 
-FROZEN = {"network": "efficientnet-lite0", "frozen": 11, "views": 2, "strong": "randaugment", "lr": 0.01}
+FROZEN = {"network": "efficientnet-lite0", "frozen": 11, "cached_views": 2, "strong": "randaugment", "lr": 0.01}
 
 
 def a_run(**changes: Any) -> Run:
@@ -125,7 +125,7 @@ def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.Monke
         assert np.shares_memory(mine, its)
     for mine, its in zip(twin, (alone.labelled[0].parts[0], alone.unlabelled.parts[0]), strict=False):
         assert np.array_equal(mine, its)
-    others = {"seed": 1}, {"mirror": True}, {"strong": "cutout"}, {"views": 1}
+    others = {"seed": 1}, {"mirror": True}, {"strong": "cutout"}, {"cached_views": 1}
     copied = replace(raw, unlabelled=Unlabelled((raw.unlabelled.parts[0].copy(),)))
     for other in (*(made(a_run(**each)) for each in others), made(a_run(), copied)):
         assert not np.shares_memory(other[1], first[1])

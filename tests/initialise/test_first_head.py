@@ -94,7 +94,7 @@ def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(classes: int, m
     (pool,) = problem.labelled
     weights = tmp_path / "weights.safetensors"
     save_file(networks.build("wrn-tiny", classes).state_dict(), weights)
-    run = tiny.a_run(method=method, weights=str(weights), fitted_head=True, lr=0.0)
+    run = tiny.a_run(method=method, weights=str(weights), linear_probe_init=True, lr=0.0)
     found = tiny.solve(run, tmp_path / "run").net.state_dict()["head.weight"]
     seen = problem.unlabelled if method == "adamatch" else None  # source only never looks at target images
     expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, seen)

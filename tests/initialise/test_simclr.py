@@ -73,7 +73,7 @@ def test_the_learning_rate_rises_and_falls() -> None:
 def begun(folder: Path, seed: int = 0, images: int = 400, seconds: float = 30.0) -> nn.Module:
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
-    run, how = tiny.a_run(contrastive=images, seed=seed), Execution(tiny.CPU, "auto", True, seconds)
+    run, how = tiny.a_run(simclr_images=images, seed=seed), Execution(tiny.CPU, "auto", True, seconds)
     simclr.pretrain(net, tiny.problem().unlabelled, run, RunFolder(folder), how)
     return net
 

@@ -19,7 +19,7 @@ from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.step import Step
 
-WANTED = {"task": "ssl", "labels": 2, "contrastive": 48, "fitted_head": True, "anchored": True}
+WANTED = {"task": "ssl", "labels": 2, "simclr_images": 48, "linear_probe_init": True, "knn_anchor": True}
 
 
 def begin(folder: Path, *, unlabelled: bool = True, **changes: Any) -> tuple[Any, Any]:
@@ -62,14 +62,14 @@ def test_the_surest_labels_are_noted(tmp_path: Path) -> None:
     assert labelled.mean() == pytest.approx(propagate.SURE, abs=0.1)
     assert np.allclose(guesses[labelled].max(1), 1 / labelled.mean())
     assert ((guesses > 0).sum(1) == labelled).all()
-    assert begin(tmp_path / "other", anchored=False)[1].guesses is None
+    assert begin(tmp_path / "other", knn_anchor=False)[1].guesses is None
 
 
 def test_where_no_label_is_told_none_counts(tmp_path: Path) -> None:
-    assert not begin(tmp_path, fitted_head=False)[1].guesses.any()
+    assert not begin(tmp_path, linear_probe_init=False)[1].guesses.any()
 
 
-@pytest.mark.parametrize("changes", [{"contrastive": 0, "fitted_head": False}, {"contrastive": 0}])
+@pytest.mark.parametrize("changes", [{"simclr_images": 0, "linear_probe_init": False}, {"simclr_images": 0}])
 def test_nothing_is_done_that_is_not_wanted(tmp_path: Path, changes: dict[str, Any]) -> None:
     torch.manual_seed(0)
     plain = networks.build("wrn-tiny", 3).state_dict()
@@ -80,7 +80,7 @@ def test_nothing_is_done_that_is_not_wanted(tmp_path: Path, changes: dict[str, A
 def test_a_head_that_is_there_stays_and_labels_are_told_all_the_same(tmp_path: Path) -> None:
     torch.manual_seed(0)
     plain = networks.build("wrn-tiny", 3).state_dict()
-    net, problem = begin(tmp_path, contrastive=0, weights="a file")
+    net, problem = begin(tmp_path, simclr_images=0, weights="a file")
     assert tiny.same(net.state_dict(), plain)
     assert problem.guesses.any()
 
@@ -116,8 +116,8 @@ def test_guesses_come_with_their_own_images(tmp_path: Path) -> None:
 
 
 def test_what_cannot_begin_so_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="frozen and contrastive exclude each other"):
-        tiny.a_run(frozen=2, contrastive=8)
+    with pytest.raises(InputError, match="frozen and simclr_images exclude each other"):
+        tiny.a_run(frozen=2, simclr_images=8)
     own = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 3))
-    with pytest.raises(InputError, match="Sequential has no features and head of its own: leave contrastive at 0"):
-        tiny.solve(tiny.a_run(contrastive=8), tmp_path / "run", net=own)
+    with pytest.raises(InputError, match="Sequential has no features and head of its own: leave simclr_images at 0"):
+        tiny.solve(tiny.a_run(simclr_images=8), tmp_path / "run", net=own)

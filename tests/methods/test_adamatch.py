@@ -42,12 +42,12 @@ def reference(
         float(batch.progress),
         means_sl=history[0],
         means_tu=history[1],
-        **{THEIRS.get(name, name): value for name, value in options.items() if name not in ("pools", "anchored")},
+        **{THEIRS.get(name, name): value for name, value in options.items() if name not in ("pools", "knn_anchor")},
         from_target=len(batch.y_sl) // 2 if options.get("pools") == 2 else 0,
         passes=[] if passes is None else passes,
         guess=guess,
     )
-    if options.get("anchored"):
+    if options.get("knn_anchor"):
         z_tu_s = z[len(x_sl) + len(batch.x_tu_w) :]
         first = losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress))
         result = result._replace(loss=result.loss + first)
@@ -68,17 +68,17 @@ def reference(
         {"align": "labels"},
         {"align": "none"},
         {"align": "target", "target": KNOWN},
-        {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
-        {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
+        {"alignment_clip": 1.25, "alignment_window": 2, "alignment_decay": 0.5, "tau": 0.0},
+        {"fade_out": True, "alignment_clip": 1.25, "alignment_window": 2, "alignment_decay": 0.5, "tau": 0.0},
         {"threshold": "fixed", "tau": 0.5},
         {"threshold": "fixed", "tau": 1.0},  # nothing above the threshold
         {"threshold": "fixed", "tau": 0.0},  # everything above it
         {"tau": 0.0},
-        {"threshold": "classes", "window": 2},
-        {"threshold": "classes", "window": 2, "tau": 0.0},
-        {"threshold": "classes", "window": 2, "tau": 1.0},
-        {"anchored": True},
-        {"anchored": True, "threshold": "fixed", "tau": 1.0},
+        {"threshold": "classes", "alignment_window": 2},
+        {"threshold": "classes", "alignment_window": 2, "tau": 0.0},
+        {"threshold": "classes", "alignment_window": 2, "tau": 1.0},
+        {"knn_anchor": True},
+        {"knn_anchor": True, "threshold": "fixed", "tau": 1.0},
     ],
     ids=str,
 )
@@ -88,7 +88,7 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     history: Histories = ([], [])
     passes: list[losses.Array] = []
     for step in range(3):  # the class averages remember
-        batch = make_batch(step, absent=absent, progress=0.7 if "release" in options else 0.3)
+        batch = make_batch(step, absent=absent, progress=0.7 if "fade_out" in options else 0.3)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
         theirs = reference(p, batch, history, passes=passes, **options)
@@ -113,7 +113,7 @@ def test_the_target_loss_counts_fully_where_the_warm_up_ends(warm_up: float, pro
 
 
 def test_shares_of_the_target_are_the_windows_mean() -> None:
-    method = AdaMatch(3, window=2)
+    method = AdaMatch(3, alignment_window=2)
     method.loss(TinyNet(3), make_batch(0))
     assert method.shares.sum().item() == pytest.approx(1)
     torch.testing.assert_close(method.shares, method.mean_tu.means.mean(0))
@@ -230,7 +230,7 @@ def test_released_alignment_is_the_papers_at_first_and_none_at_the_end(progress:
     skewed: dict[str, Any] = {"align": "target", "target": [0.01, 0.01, 0.98]}  # alignment changes every guess
     (ours, _), (aligned, _), (plain, _) = (
         method.loss(net, batch)
-        for method in (AdaMatch(3, **skewed, release=True), AdaMatch(3, **skewed), AdaMatch(3, align="none"))
+        for method in (AdaMatch(3, **skewed, fade_out=True), AdaMatch(3, **skewed), AdaMatch(3, align="none"))
     )
     assert aligned != plain
     assert ours == (plain if progress == 1 else aligned)
@@ -241,7 +241,7 @@ def test_alignment_of_limit_one_is_none(release: bool) -> None:
     net, batch = TinyNet(3).train(), make_batch(0, progress=0.6)
     plain = AdaMatch(3, tau=0.5, align="none").loss(net, batch)[0]
     for limit, same in ((1.0, True), (0.0, False)):
-        method = AdaMatch(3, tau=0.5, limit=limit, release=release)
+        method = AdaMatch(3, tau=0.5, alignment_clip=limit, fade_out=release)
         method.mean_sl.value.copy_(tensor([0.998, 0.001, 0.001]))
         assert torch.allclose(method.loss(net, batch)[0], plain) is same
 

@@ -118,13 +118,13 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
     net = TinyNet(3).train()
     for progress, same in ((0.0, False), (0.5, True), (1.0, True)):
         found = [
-            build(name, classes=3, net=net, recipe=PAPER, options={"anchored": anchored})
+            build(name, classes=3, net=net, recipe=PAPER, options={"knn_anchor": anchored})
             .phases[0]
             .loss(net, make_batch(0, progress=progress))[0]
             for anchored in (True, False)
         ]
         assert torch.equal(*found) == same
-    method = build(name, classes=3, net=net, recipe=PAPER, options={"anchored": True})
+    method = build(name, classes=3, net=net, recipe=PAPER, options={"knn_anchor": True})
     with pytest.raises(InputError, match="anchored=True needs labels that unlabelled images had"):
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))
 
@@ -154,7 +154,7 @@ def test_labels_are_counted_where_there_are_some() -> None:
     net, batch = TinyNet(3).train(), make_batch(0)
     half = batch._replace(y_sl=torch.where(torch.arange(len(batch.y_sl))[:, None] % 2 == 0, batch.y_sl, 0.0))
     wanted = batch.y_sl[::2].mean(0)
-    fixmatch, adamatch_ = FixMatch(3, decay=0.0), AdaMatch(3, align="labels", decay=0.0)
+    fixmatch, adamatch_ = FixMatch(3, alignment_decay=0.0), AdaMatch(3, align="labels", alignment_decay=0.0)
     for method, mean in ((fixmatch, fixmatch.mean_labels), (adamatch_, adamatch_.mean_sl)):
         method.phases[0].loss(net, half)
         torch.testing.assert_close(mean.value, wanted)
@@ -167,15 +167,17 @@ def test_build_passes_what_each_method_takes() -> None:
     assert isinstance(adamatch_, AdaMatch)
     assert adamatch_.tau == 0.8
     torch.testing.assert_close(adamatch_.known, torch.tensor([0.2, 0.3, 0.5]))
-    recipe = PseudoLabels(tau=0.7, limit=2.5, window=7, decay=0.5, release=True, anchored=True)
+    recipe = PseudoLabels(
+        tau=0.7, alignment_clip=2.5, alignment_window=7, alignment_decay=0.5, fade_out=True, knn_anchor=True
+    )
     for name, options, released in (
         ("adamatch", {}, True),
-        ("adamatch", {"release": False}, False),  # an option goes before the recipe
+        ("adamatch", {"fade_out": False}, False),  # an option goes before the recipe
         ("fixmatch+", {}, True),
     ):
         built = build(name, classes=3, net=net, recipe=recipe, options=options)
         assert isinstance(built, AdaMatch | FixMatch)
-        assert (built.tau, built.release, built.limit, built.anchored) == (0.7, released, 2.5, True)
+        assert (built.tau, built.fade_out, built.limit, built.knn_anchor) == (0.7, released, 2.5, True)
         average, window = (
             (built.mean_sl, built.mean_tu) if isinstance(built, AdaMatch) else (built.mean_labels, built.mean_guesses)
         )
@@ -197,11 +199,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("adamatch", {"align": "target", "target": [0.5, 0.5]}, "needs 3 numbers"),
     ("adamatch", {"align": "sorce"}, "did you mean 'source'"),
     ("adamatch", {"threshold": "relativ"}, "did you mean 'relative'"),
-    ("adamatch", {"limit": 0.5}, "limit is a factor: give a number from 1 to 65,536, or 0 for none, not 0.5"),
+    ("adamatch", {"alignment_clip": 0.5}, "limit is a factor: give a number from 1 to 65,536, or 0 for none, not 0.5"),
     ("adamatch", {"source_loss": "mean"}, "there are half, sum"),
     ("adamatch", {"batches": 0}, "batches is a number above 0, up to 65,536, not 0"),
     ("adamatch", {"warm_up": 0}, "warm_up is a part of the run: give a number above 0, up to 1, not 0"),
-    ("adamatch", {"window": 65537}, "from 1 to 65,536, not 65537"),
+    ("adamatch", {"alignment_window": 65537}, "from 1 to 65,536, not 65537"),
     ("fixmatch+", {"align": "label"}, "did you mean 'labels'"),
     ("noisystudent", {"generations": 0}, "from 1 to 65,536, not 0"),
     ("mcd", {"align": "none"}, "method 'mcd' has no option 'align': it has none"),

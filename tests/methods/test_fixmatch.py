@@ -29,11 +29,11 @@ def reference(
         batch.y_sl.numpy(),
         means_labels=history[0],
         means_guesses=history[1],
-        **{"align_to" if name == "align" else name: value for name, value in options.items() if name != "anchored"},
+        **{"align_to" if name == "align" else name: value for name, value in options.items() if name != "knn_anchor"},
         progress=float(batch.progress),
         guess=guess,
     )
-    if options.get("anchored"):
+    if options.get("knn_anchor"):
         z_tu_s = z[n + len(batch.x_tu_w) :]
         first = losses.first(batch.y_tu_first.numpy(), z_tu_s, float(batch.progress))
         result = result._replace(loss=result.loss + first)
@@ -49,10 +49,10 @@ def reference(
         {"tau": 0.0},
         {"align": "none"},
         {"align": "none", "tau": 0.5},
-        {"window": 2, "decay": 0.5},
-        {"limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
-        {"release": True, "limit": 1.25, "window": 2, "decay": 0.5, "tau": 0.0},
-        {"anchored": True, "tau": 0.5},
+        {"alignment_window": 2, "alignment_decay": 0.5},
+        {"alignment_clip": 1.25, "alignment_window": 2, "alignment_decay": 0.5, "tau": 0.0},
+        {"fade_out": True, "alignment_clip": 1.25, "alignment_window": 2, "alignment_decay": 0.5, "tau": 0.0},
+        {"knn_anchor": True, "tau": 0.5},
     ],
     ids=str,
 )
@@ -61,7 +61,7 @@ def test_loss_and_gradients_match_the_reference(options: dict[str, Any], absent:
     net, method = TinyNet(3).train(), FixMatch(3, **options)
     history: Histories = ([], [])
     for step in range(3):
-        batch = make_batch(step, absent=absent, progress=0.7 if "release" in options else 0.3)
+        batch = make_batch(step, absent=absent, progress=0.7 if "fade_out" in options else 0.3)
         p = tiny_net.params_of(net)
         loss, metrics = method.loss(net, batch)
         theirs = reference(p, batch, history, **options)

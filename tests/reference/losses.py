@@ -144,10 +144,10 @@ def adamatch(
     batches: float = 1.0,
     from_target: int = 0,
     known: Array | None = None,
-    decay: float = 0.999,
-    window: int = 128,
-    limit: float = 0.0,
-    release: bool = False,
+    alignment_decay: float = 0.999,
+    alignment_window: int = 128,
+    alignment_clip: float = 0.0,
+    fade_out: bool = False,
     passes: list[Array] | None = None,
     guess: Guess | None = None,
 ) -> Result:
@@ -162,17 +162,19 @@ def adamatch(
     y_sl_w, y_tu_w = softmax(z_sl[source_only]), softmax(z_tu[:n_tu])
     means_sl.append((y_sl[source_only] if align_to == "labels" else y_sl_w).mean(0))
     means_tu.append(y_tu_w.mean(0))
-    wanted = exponential_average(means_sl, decay) if known is None else known
-    found = window_average(means_tu, window)
+    wanted = exponential_average(means_sl, alignment_decay) if known is None else known
+    found = window_average(means_tu, alignment_window)
     y_tilde = (
-        y_tu_w if align_to == "none" else align(y_tu_w, wanted, found, let_go(progress) if release else 1.0, limit)
+        y_tu_w
+        if align_to == "none"
+        else align(y_tu_w, wanted, found, let_go(progress) if fade_out else 1.0, alignment_clip)
     )
     c_tau = tau if threshold == "fixed" else relative_threshold(y_sl_w, tau)
     if guess is None:
         guess = guess_labels(y_tilde, c_tau)
         if threshold == "classes":
             assert passes is not None
-            guess = by_class(guess, y_tilde, c_tau, passes, window)
+            guess = by_class(guess, y_tilde, c_tau, passes, alignment_window)
     z_w, z_s = z_sl[:n_sl], z_sl[n_sl:]
     source = labelled(y_sl[source_only], z_w[source_only], z_s[source_only], source_loss, batches)
     if from_target:
@@ -205,10 +207,10 @@ def fixmatch(
     means_guesses: list[Array],
     tau: float = 0.9,
     align_to: str = "labels",
-    decay: float = 0.999,
-    window: int = 128,
-    limit: float = 0.0,
-    release: bool = False,
+    alignment_decay: float = 0.999,
+    alignment_window: int = 128,
+    alignment_clip: float = 0.0,
+    fade_out: bool = False,
     progress: float = 0.0,
     guess: Guess | None = None,
 ) -> Result:
@@ -219,8 +221,10 @@ def fixmatch(
     y_w = softmax(z_w)
     means_labels.append(y_sl.mean(0))
     means_guesses.append(y_w.mean(0))
-    wanted, found = exponential_average(means_labels, decay), window_average(means_guesses, window)
-    y_tilde = y_w if align_to == "none" else align(y_w, wanted, found, let_go(progress) if release else 1.0, limit)
+    wanted, found = exponential_average(means_labels, alignment_decay), window_average(means_guesses, alignment_window)
+    y_tilde = (
+        y_w if align_to == "none" else align(y_w, wanted, found, let_go(progress) if fade_out else 1.0, alignment_clip)
+    )
     guess = guess or guess_labels(y_tilde, tau)
     source = float(cross_entropy(y_sl, z_sl[:n_sl]).mean())
     target = guessed(guess, z_s)

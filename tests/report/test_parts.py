@@ -257,7 +257,7 @@ def test_the_command_of_a_benchmark(tmp_path: Path, run: Run, monkeypatch: pytes
 
 
 def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None:
-    run = Run(source="rendered", target="handwritten", recipe=recipe("handwriting", average=0.5))
+    run = Run(source="rendered", target="handwritten", recipe=recipe("handwriting", ema_decay=0.5))
     (tmp_path / "run.json").write_text(run.to_json())
     line = command(recorded.read(tmp_path), {})
     assert line.startswith(

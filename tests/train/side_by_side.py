@@ -32,13 +32,13 @@ RECIPE: dict[str, Any] = {
     "uratio": 2,
     "lr": 0.05,
     "weight_decay": 0.02,
-    "average": 0.8,
+    "ema_decay": 0.8,
     "strong": "cta",
     "mirror": True,
     "tau": 0.9,
 }
 METHODS: dict[str, dict[str, Any]] = {
-    "adamatch": {"release": True},
+    "adamatch": {"fade_out": True},
     "fixmatch+": {"method": "fixmatch+"},
     "mcd": {"method": "mcd"},
     "noisystudent": {"method": "noisystudent"},
@@ -51,7 +51,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "ssda": {"task": "ssda", "labels": 1, "seed": 3},
 }
 MORE: dict[str, dict[str, Any]] = {  # what has no case among these
-    "adamatch uda, as printed": {"release": False, "strong": "cutout", "mirror": False, "seed": 2},
+    "adamatch uda, as printed": {"fade_out": False, "strong": "cutout", "mirror": False, "seed": 2},
     "adamatch ssda, few": {"task": "ssda", "labels": 1, "repeat": False},
     "noisystudent ssda, cutout": {
         "method": "noisystudent",
@@ -159,9 +159,16 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
 
 def settings(run: Run) -> Settings:
     recipe = run.recipe
-    names = ("batch", "lr", "lr_end", "momentum", "weight_decay", "average", "tau", "strong", "mirror", "release")
-    same = {name: getattr(recipe, name) for name in names}
-    return Settings(method=run.method, classes=3, steps=recipe.images // recipe.batch, seed=run.seed, **same)
+    same = ("batch", "lr", "lr_end", "momentum", "weight_decay", "tau", "strong", "mirror")
+    return Settings(
+        method=run.method,
+        classes=3,
+        steps=recipe.images // recipe.batch,
+        average=recipe.ema_decay,
+        release=recipe.fade_out,
+        seed=run.seed,
+        **{name: getattr(recipe, name) for name in same},
+    )
 
 
 def first_values(training: Training) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -20,7 +20,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "noisystudent": {"method": "noisystudent", "tau": 0.45},
     "baseline_bn": {"method": "baseline_bn"},
     "supervised": {"method": "supervised"},
-    "begun": {"contrastive": 32, "batch": 4, "images": 24},
+    "begun": {"simclr_images": 32, "batch": 4, "images": 24},
     "ablated": {"options": {"align": "labels", "interpolate": False}},
 }
 TASKS: dict[str, dict[str, Any]] = {
@@ -150,7 +150,7 @@ def statistics_of_their_own(folder: Path) -> None:
         ends = []
         for name, changes, net in (
             ("foreign", {}, Foreign()),
-            ("per rank", {"statistics": "rank"}, None),
+            ("per rank", {"batch_norm": "rank"}, None),
             ("global", {}, None),
         ):
             seconds = 1000.0 * ranks.rank()  # ranks whose clocks differ do not wait for each other

@@ -113,7 +113,7 @@ def held_by_training(run: Any, problem: Problem, out: Path, monkeypatch: pytest.
     return held
 
 
-WITH_GUESSES = {"contrastive": 48, "fitted_head": True, "anchored": True}
+WITH_GUESSES = {"simclr_images": 48, "linear_probe_init": True, "knn_anchor": True}
 
 
 @pytest.mark.parametrize("changes", [*({"method": name} for name in METHODS), WITH_GUESSES], ids=str)

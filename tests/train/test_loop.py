@@ -65,14 +65,14 @@ def test_a_small_pool_is_spread_but_no_thinner_than_classes_and_shared_evenly(
     images: int, spread: int, shared: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "count", lambda: shared)
-    told = replace(tiny.RECIPE, batch=64, spread=spread)
+    told = replace(tiny.RECIPE, batch=64, target_label_steps=spread)
     pools = [Labelled((np.zeros((n, 1, 1, 1), np.uint8),), np.arange(n) % 10) for n in (200, images)]
     assert batches.labelled_counts(replace(told, repeat=False), pools, 10) == [64, count]
     assert batches.labelled_counts(replace(told, repeat=True), pools, 10) == [64, 64]
 
 
 def test_it_is_evaluated_at_every_so_many_images_and_where_it_is_told_to_stop(tmp_path: Path) -> None:
-    tiny.solve(tiny.a_run(images=4 * 20, stop=4 * 14), tmp_path / "run")
+    tiny.solve(tiny.a_run(images=4 * 20, stop_after=4 * 14), tmp_path / "run")
     rows = tiny.rows(tmp_path / "run")
     assert [row["step"] for row in rows] == [3, 6, 9, 12, 14]
     assert [row["images"] for row in rows] == [12, 24, 36, 48, 56]

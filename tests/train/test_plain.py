@@ -17,7 +17,7 @@ from adamatch.train.step import Step
 
 # Strong enough that decay, momenta and averages all show within a few steps.
 RECIPE = Recipe(
-    network="wrn-tiny", size=8, images=1000, weight_decay=0.5, batch=4, uratio=2, lr=0.1, average=0.9, strong="cutout"
+    network="wrn-tiny", size=8, images=1000, weight_decay=0.5, batch=4, uratio=2, lr=0.1, ema_decay=0.9, strong="cutout"
 )
 NOTHING = torch.empty(0)
 

@@ -53,7 +53,7 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
     rows = np.concatenate([np.flatnonzero(pool.labels < 2), np.flatnonzero(pool.labels == 2)[:2]])
     uneven = replace(pool, parts=(pool.parts[0][rows],), labels=pool.labels[rows])
     run = tiny.a_run()
-    run = replace(run, recipe=replace(run.recipe, balanced=lifted))
+    run = replace(run, recipe=replace(run.recipe, balance_classes=lifted))
     batches = batches_of(run, replace(problem, labelled=(uneven,)))
     seen = torch.cat([batches.next(done).y_sl for done in range(60)]).sum(0)
     assert (float(seen[2] / seen[1]) > 0.8) is lifted
@@ -62,7 +62,7 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
 @pytest.mark.parametrize("repeat", [True, False])
 def test_few_labels_come_once_in_a_step_however_rare_their_class_is(repeat: bool) -> None:
     run, problem = (
-        tiny.a_run(task="ssda", labels=1, balanced=True, repeat=repeat, batch=16),
+        tiny.a_run(task="ssda", labels=1, balance_classes=True, repeat=repeat, batch=16),
         tiny.problem("ssda", labels=6),
     )
     few = problem.labelled[1]
@@ -96,16 +96,16 @@ def test_what_a_step_gets() -> None:
 
 
 def test_alignment_is_as_the_recipe_says() -> None:
-    run = tiny.a_run(limit=3.0, window=5, decay=0.5, release=True)
+    run = tiny.a_run(alignment_clip=3.0, alignment_window=5, alignment_decay=0.5, fade_out=True)
     built = method_of(run, tiny.problem(), networks.build("wrn-tiny", 3))
     assert isinstance(built, methods.AdaMatch)
-    assert (built.limit, built.release) == (3.0, True)
+    assert (built.limit, built.fade_out) == (3.0, True)
     assert (len(built.mean_tu.means), built.mean_sl.decay) == (5, 0.5)
 
 
 def test_source_images_stand_in_for_labelled_target_images_until_these_count() -> None:
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
-    late = replace(run, recipe=replace(run.recipe, late=0.5))
+    late = replace(run, recipe=replace(run.recipe, target_labels_from=0.5))
     plain, batches = batches_of(run, problem), batches_of(late, problem)
     source = torch.from_numpy(problem.labelled[0].parts[0]).permute(0, 3, 1, 2)
     labels = torch.eye(3)[problem.labelled[0].labels]
@@ -150,7 +150,7 @@ def test_a_students_probes_are_images_whose_labels_are_known(strong: str) -> Non
 
 
 def test_schedules_go_on_to_their_end_where_a_run_stops_early() -> None:
-    run = tiny.a_run(stop=4 * 6)
+    run = tiny.a_run(stop_after=4 * 6)
     inputs = batches_of(run, tiny.problem()).next(run.recipe.last_step - 1)
     assert inputs.progress.item() == pytest.approx(5 / 12)
 
@@ -202,7 +202,7 @@ def inputs(recipe: Recipe, draws: int, seed: int, lr: float = 0.1, device: str =
 
 def test_whole_steps_against_numpy() -> None:
     """Views, loss, momentum, decay, learning rate and weight average, six steps long."""
-    recipe = replace(tiny.RECIPE, weight_decay=0.05, average=0.7)
+    recipe = replace(tiny.RECIPE, weight_decay=0.05, ema_decay=0.7)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
     step = Step(net, _Softmax(), recipe, tiny.CPU, pytest.fail)
@@ -301,7 +301,7 @@ def test_state_is_all_that_the_next_step_depends_on() -> None:
 
 
 def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
-    step = a_step(replace(tiny.RECIPE, average=0.97))
+    step = a_step(replace(tiny.RECIPE, ema_decay=0.97))
     norms = [module for module in step.net.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms
     assert all(norm.momentum == pytest.approx(0.03) for norm in norms)
@@ -309,7 +309,7 @@ def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
 
 @pytest.mark.parametrize("statistics", ["global", "kept"])
 def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
-    recipe = replace(tiny.RECIPE, statistics=statistics)
+    recipe = replace(tiny.RECIPE, batch_norm=statistics)
     step = a_step(recipe)
     before = {name: value.clone() for name, value in step.average.net.state_dict().items()}
     step(inputs(recipe, step.views.draws, 0))

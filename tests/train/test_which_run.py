@@ -174,8 +174,8 @@ def test_a_run_that_began_without_labels_is_prolonged_too(tmp_path: Path) -> Non
     few: dict[str, Any] = {"target": SOURCE, "labels_per_class": 2, "network": "wrn-tiny"}
     fit(tmp_path / "run", **few)
     first = Run.read(tmp_path / "run" / "run.json")
-    assert first.recipe.contrastive == first.recipe.images
-    assert resume.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, contrastive=16)))
+    assert first.recipe.simclr_images == first.recipe.images
+    assert resume.prolongs(first, replace(first, recipe=replace(first.recipe, images=16, simclr_images=16)))
     longer = fit(tmp_path / "run", **few, images=16).history["run"]
     assert longer["continues"] == result(tmp_path / "run" / "earlier")["id"]
 

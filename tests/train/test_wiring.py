@@ -73,14 +73,14 @@ def test_what_the_recipe_says_reaches_the_method(case: str) -> None:
     ((training, _),) = trainings(case)
     recipe = CASES[case].recipe
     assert isinstance(training.method, AdaMatch)
-    assert training.method.release is recipe.release
+    assert training.method.fade_out is recipe.fade_out
     assert training.method.tau == recipe.tau
-    assert recipe.release == (case == "adamatch uda")
+    assert recipe.fade_out == (case == "adamatch uda")
 
 
 def test_options_reach_the_method_and_go_before_the_recipe(tmp_path: Path) -> None:
-    options = {"interpolate": False, "align": "none", "threshold": "fixed", "warm_up": 0.25, "release": False}
-    run = tiny.a_run(task="ssda", labels=1, release=True, options={**options, "batches": 1, "window": 5})
+    options = {"interpolate": False, "align": "none", "threshold": "fixed", "warm_up": 0.25, "fade_out": False}
+    run = tiny.a_run(task="ssda", labels=1, fade_out=True, options={**options, "batches": 1, "alignment_window": 5})
     (training,) = done(run, tiny.problem("ssda", labels=1), tmp_path / "run")
     method = training.method
     assert isinstance(method, AdaMatch)

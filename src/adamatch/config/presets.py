@@ -21,7 +21,7 @@ PAPER: dict[str, Recipe] = {
         images=40_000,
         batch=32,
         weight_decay=0.0005,
-        average=0.99,
+        ema_decay=0.99,
         strong="cutout",
         mirror=False,
     ),
@@ -39,21 +39,26 @@ PAPER: dict[str, Recipe] = {
     "svhn": _DIGITS,
 }
 # The paper's protocol for networks with starting weights.
-PRETRAINED: Mapping[str, Any] = {"weight_decay": 0.0, "stop": 2 * MILLION, "contrastive": 0, "spread": 1}
+PRETRAINED: Mapping[str, Any] = {
+    "weight_decay": 0.0,
+    "stop_after": 2 * MILLION,
+    "simclr_images": 0,
+    "target_label_steps": 1,
+}
 
 BUDGETS = ("paper", "fast")
 FAST: dict[str, Mapping[str, Any]] = {
     # Digits have no mirror image. The rest is what stops mnist -> svhn from drifting down: docs/what-matters.md.
-    "digitfive": {"images": MILLION, "mirror": False, "tau": 0.97, "lr": 0.06, "release": True},
+    "digitfive": {"images": MILLION, "mirror": False, "tau": 0.97, "lr": 0.06, "fade_out": True},
     "pacs64": {"images": MILLION // 2},
 }
 # In short runs a few labelled target images harm where they count from the first step (docs/what-matters.md): they are
 # sampled without replacement, from the middle of the run on; and from scratch they are spread over several steps.
-WAITING: Mapping[str, Any] = {"repeat": False, "late": 0.5}
-WAITING_FROM_SCRATCH: Mapping[str, Any] = {**WAITING, "spread": 5}
-AS_PRINTED: Mapping[str, Any] = {"repeat": True, "late": 0.0, "spread": 1}
-# Without a source, most is learned before labels (`contrastive`), and kept until pseudo-labels count: docs/few-labels.md.
-FEW_WITHOUT_SOURCE: Mapping[str, Any] = {"fitted_head": True, "anchored": True, "lr_end": 0.02}
+WAITING: Mapping[str, Any] = {"repeat": False, "target_labels_from": 0.5}
+WAITING_FROM_SCRATCH: Mapping[str, Any] = {**WAITING, "target_label_steps": 5}
+AS_PRINTED: Mapping[str, Any] = {"repeat": True, "target_labels_from": 0.0, "target_label_steps": 1}
+# Without a source, most is learned before labels (`simclr_images`), and kept until pseudo-labels count: docs/few-labels.md.
+FEW_WITHOUT_SOURCE: Mapping[str, Any] = {"linear_probe_init": True, "knn_anchor": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssl": FEW_WITHOUT_SOURCE, "ssda": WAITING_FROM_SCRATCH}
 
 # One's own images. From ImageNet's weights, found on PACS: results/pacs.md. Where source and target look alike, training is
@@ -64,13 +69,13 @@ PHOTOGRAPHS: Mapping[str, Any] = {
     "lr": 0.01,
     "lr_end": 0.1,
     "weight_decay": 0.002,
-    "average": 0.99,
-    "balanced": True,
-    "limit": 2.0,
-    "release": True,
-    "fitted_head": True,
+    "ema_decay": 0.99,
+    "balance_classes": True,
+    "alignment_clip": 2.0,
+    "fade_out": True,
+    "linear_probe_init": True,
 }
-ALIKE: Mapping[str, Any] = {"anchored": True}
+ALIKE: Mapping[str, Any] = {"knn_anchor": True}
 # The same on a CPU: only the last scales and the head are trained. Found on PACS: results/cpu.md. Where source and target
 # look alike, batch norm keeps the statistics it starts with, and steps are smaller.
 PHOTOGRAPHS_ON_CPU: Mapping[str, Any] = {
@@ -78,13 +83,13 @@ PHOTOGRAPHS_ON_CPU: Mapping[str, Any] = {
     "images": 2_560,
     "batch": 16,
     "lr": 0.03,
-    "average": 0.97,
-    "window": 16,
-    "decay": 0.97,
+    "ema_decay": 0.97,
+    "alignment_window": 16,
+    "alignment_decay": 0.97,
     "frozen": 11,
-    "views": 1,
+    "cached_views": 1,
 }
-ALIKE_ON_CPU: Mapping[str, Any] = {"statistics": "kept", "lr": 0.003}
+ALIKE_ON_CPU: Mapping[str, Any] = {"batch_norm": "kept", "lr": 0.003}
 SIZE_ON_CPU = 192  # pixels
 
 
@@ -106,5 +111,5 @@ def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides
         }
     values |= {name: value for name, value in overrides.items() if value is not None}
     if budget == "fast" and task == "ssl":  # as many images before labels as with them
-        values.setdefault("contrastive", values["images"])
+        values.setdefault("simclr_images", values["images"])
     return replace(PAPER[benchmark], **values)

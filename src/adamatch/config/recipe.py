@@ -19,7 +19,7 @@ class Network:
     """What is trained. (Its starting weights are the run's: they may be a file.)"""
 
     network: str = setting(about="{networks}", commands=BOTH)
-    statistics: str = setting(
+    batch_norm: str = setting(
         "global",
         "Batch norm's statistics: global, rank (each GPU its own, as in the authors' code) or kept (as they start)",
         choices=("global", "rank", "kept"),
@@ -53,7 +53,9 @@ class Schedule:
     images: int = setting(about="Labelled images to train for, repeats counted", least=1, most=2**50, commands=BOTH)
     batch: int = setting(64, "Labelled images in a step, of each labelled pool", least=1, most=2**20, commands=BOTH)
     uratio: int = setting(3, "Unlabelled images for each labelled one", least=1, most=2**10, commands=["train"])
-    stop: int = setting(0, "Stop after so many labelled images, in the middle of the schedules", least=0, most=2**50)
+    stop_after: int = setting(
+        0, "Stop after so many labelled images, in the middle of the schedules", least=0, most=2**50
+    )
 
     @property
     def steps(self) -> int:
@@ -63,7 +65,7 @@ class Schedule:
     @property
     def last_step(self) -> int:
         """Where the run ends."""
-        return min(self.steps, max(1, self.stop // self.batch)) if self.stop else self.steps
+        return min(self.steps, max(1, self.stop_after // self.batch)) if self.stop_after else self.steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ class Optimisation:
     lr_body: float = setting(1.0, "The learning rate below the head, as a part of the head's", least=0, most=1)
     weight_decay: float = setting(about="L2 on weights", least=0, commands=["train"])
     momentum: float = setting(0.9, "Of SGD", least=0, most=1)
-    average: float = setting(0.999, "Decay of the weight average and of batch norm's statistics", least=0, most=1)
+    ema_decay: float = setting(0.999, "Decay of the weight average and of batch norm's statistics", least=0, most=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,26 +86,30 @@ class PseudoLabels:
     """Which guesses count as labels. What is not the paper's is off by default."""
 
     tau: float = setting(0.9, "Confidence threshold", least=0, most=1, commands=["train"])
-    window: int = setting(128, "Batches over which alignment averages the target's classes", least=1, most=2**16)
-    decay: float = setting(0.999, "Decay of alignment's average of the source's classes", least=0, most=1)
-    limit: float = setting(0.0, "Largest factor by which alignment changes a class; 0: none", least=0, most=65536)
-    release: bool = setting(False, "Alignment fades out over the second half of the run")
-    anchored: bool = setting(False, "Until pseudo-labels count, the surest labels of neighbours do")
+    alignment_window: int = setting(
+        128, "Batches over which alignment averages the target's classes", least=1, most=2**16
+    )
+    alignment_decay: float = setting(0.999, "Decay of alignment's average of the source's classes", least=0, most=1)
+    alignment_clip: float = setting(
+        0.0, "Largest factor by which alignment changes a class; 0: none", least=0, most=65536
+    )
+    fade_out: bool = setting(False, "Alignment fades out over the second half of the run")
+    knn_anchor: bool = setting(False, "Until pseudo-labels count, the surest labels of neighbours do")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledSampling:
     """How labelled images are drawn, and a few labelled target images among them."""
 
-    balanced: bool = setting(False, "Rare classes are drawn as often as the median one")
+    balance_classes: bool = setting(False, "Rare classes are drawn as often as the median one")
     repeat: bool = setting(
         True,
         "Repeat few target labels until they fill half of each labelled batch, from the first step on, as in the paper; "
         "otherwise they are sampled without replacement, from the middle of the run on",
         commands=BOTH,
     )
-    late: float = setting(0.0, "The part of the run before labelled target images count", least=0, most=1)
-    spread: int = setting(
+    target_labels_from: float = setting(0.0, "The part of the run before labelled target images count", least=0, most=1)
+    target_label_steps: int = setting(
         1, "Without repeat, each labelled target image comes once in so many steps", least=1, most=2**20
     )
 
@@ -112,14 +118,14 @@ class LabelledSampling:
 class Initialisation:
     """What happens before the first step."""
 
-    contrastive: int = setting(
+    simclr_images: int = setting(
         0, "Images on which the network is pre-trained without labels (SimCLR)", least=0, most=2**50
     )
-    fitted_head: bool = setting(False, "The head starts as a linear classifier of the starting weights' features")
+    linear_probe_init: bool = setting(False, "The head starts as a linear classifier of the starting weights' features")
     frozen: int = setting(
         0, "Blocks of an EfficientNet-Lite (Lite0: of 16) that are not trained", least=0, most=100, commands=["fit"]
     )
-    views: int = setting(
+    cached_views: int = setting(
         4, "With frozen blocks, so many weak and as many strong views of each image", least=1, most=2**10
     )
 
@@ -134,8 +140,10 @@ class Recipe(Initialisation, LabelledSampling, PseudoLabels, Optimisation, Sched
             raise InputError(
                 "precomputed augmentations, for frozen blocks, cannot adapt as CTAugment does: choose randaugment or cutout"
             )
-        if self.frozen and self.contrastive:
-            raise InputError("frozen and contrastive exclude each other: pre-training without labels is of all blocks")
+        if self.frozen and self.simclr_images:
+            raise InputError(
+                "frozen and simclr_images exclude each other: pre-training without labels is of all blocks"
+            )
 
     @property
     def evaluate_every(self) -> int:

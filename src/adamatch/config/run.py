@@ -43,8 +43,8 @@ class Run:
             object.__setattr__(self, "recipe", recipe(self.benchmark, self.budget, self.task, **protocol))
         check(self)
         each_in_every_step = self.recipe.repeat or (self.labels == 1 and self.benchmark in PAPER)
-        if self.recipe.spread > 1 and each_in_every_step:
-            object.__setattr__(self, "recipe", replace(self.recipe, spread=1))
+        if self.recipe.target_label_steps > 1 and each_in_every_step:
+            object.__setattr__(self, "recipe", replace(self.recipe, target_label_steps=1))
         # NumPy's arrays, too: JSON has none of these
         options = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in self.options.items()}
         object.__setattr__(self, "options", options)

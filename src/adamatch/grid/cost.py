@@ -110,7 +110,7 @@ def length(run: Run) -> float:
     """Steps of a run, and as many more as take the time of self-supervised pre-training, where it begins with that."""
     if run.continues or not METHODS[run.method].unlabelled:
         return steps(run)  # an earlier run has done it, or the method never looks at unlabelled images
-    return steps(run) + 2 * run.recipe.contrastive / images(shape(run))  # two views
+    return steps(run) + 2 * run.recipe.simclr_images / images(shape(run))  # two views
 
 
 def estimate(run: Run, measured: Collection[Measured] = ()) -> Estimate:

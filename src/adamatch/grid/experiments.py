@@ -44,15 +44,15 @@ STUDIED: tuple[dict[str, Any], ...] = (  # what `study` changes in the paper's r
     {"tau": 0.97},
     {"tau": 0.97, "lr": 0.06},
     {"tau": 0.97, "lr": 0.06, "images": 2**20},
-    {"release": True, "images": 2**20},
+    {"fade_out": True, "images": 2**20},
 )
 AROUND: tuple[dict[str, Any], ...] = (  # and in the recipe of `fast`
     {},
-    {"release": False},
+    {"fade_out": False},
     {"tau": 0.9},
     {"lr": 0.03},
     {"batch": 128, "lr": 0.12},
-    {"average": 0.99},
+    {"ema_decay": 0.99},
     {"strong": "randaugment"},
     {"strong": "cutout"},
     {"images": 2**21},
@@ -117,7 +117,7 @@ def digits() -> Iterator[Run]:
     for labels, method in itertools.product((1, 5), ("adamatch", "fixmatch+")):
         yield never_twice(replace(hard, task="ssda", labels=labels, method=method))
     for pair in (hard, easy):
-        for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"release": False}):
+        for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"fade_out": False}):
             yield replace(pair, options=options)
         yield replace(pair, recipe=replace(pair.recipe, strong="cutout"))
         yield replace(pair, method="mcd", recipe=replace(pair.recipe, lr=0.03))  # a control: the paper's learning rate
@@ -165,7 +165,7 @@ def study() -> Iterator[Run]:
     for options in ({"source_loss": "sum"}, {"warm_up": 0.25}, {"warm_up": 5 / 6}):
         yield short("mnist", "svhn", options)
     for window in (32, 512):
-        yield short("mnist", "svhn", {"window": window}, **fast)
+        yield short("mnist", "svhn", {"alignment_window": window}, **fast)
     for pair in (("mnistm", "svhn"), ("usps", "svhn"), ("mnist", "mnistm"), ("svhn", "mnist"), ("svhn", "usps")):
         yield short(*pair)
         yield short(*pair, **fast)
@@ -191,7 +191,7 @@ def pre_trained() -> Iterator[Run]:
     for (source, target), method in itertools.product(pairs(BENCHMARKS[PRETRAINING].domains), ("mcd", "adamatch")):
         scratch = Run(benchmark=PRETRAINING, source=source, target=target, method=method)
         stopped = replace(scratch, weights=PRETRAINED_WEIGHTS, recipe=recipe(PRETRAINING, **PRETRAINED))
-        yield from (scratch, stopped, replace(stopped, recipe=replace(stopped.recipe, stop=0)))
+        yield from (scratch, stopped, replace(stopped, recipe=replace(stopped.recipe, stop_after=0)))
 
 
 def oracle(run: Run) -> Run:
@@ -206,7 +206,7 @@ def with_labels(run: Run) -> Run:
 
 def not_spread(run: Run) -> Run:
     """The same run with every labelled target image in every step, as far as a batch has room."""
-    return replace(run, recipe=replace(run.recipe, spread=1))
+    return replace(run, recipe=replace(run.recipe, target_label_steps=1))
 
 
 def never_twice(run: Run) -> Run:

@@ -110,7 +110,7 @@ def variant(run: Run, usual: Recipe) -> str:
     """How a run differs from the usual recipe: method options, hyper-parameters, starting weights."""
     mine, theirs = asdict(run.recipe), asdict(replace(run, recipe=usual).recipe)
     if run.recipe.repeat:  # `spread` has no effect then
-        del mine["spread"]
+        del mine["target_label_steps"]
     own = dict(run.options) | {name: value for name, value in mine.items() if value != theirs[name]}
     if run.weights:
         own["weights"] = run.weights

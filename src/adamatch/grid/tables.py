@@ -125,7 +125,7 @@ def _variants(done: Sequence[Done]) -> Iterator[Table]:
 def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
     """The paper's table of pre-training, with the weights of the grid `pretraining`, else the most frequent ones."""
     stopped = recipe(PRETRAINING, **PRETRAINED)
-    to_the_end = replace(stopped, stop=0)
+    to_the_end = replace(stopped, stop_after=0)
     mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and not each.run.options]
     mine = [each for each in mine if each.method in published.PRETRAINED]
     known = [each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped)]

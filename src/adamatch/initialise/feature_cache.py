@@ -33,13 +33,14 @@ class FeatureCache:
 
     def __init__(self, net: Upper, run: Run, execution: Execution) -> None:
         recipe, device = run.recipe, execution.machine.device
-        self.count, self.size, self.seed, self.device = recipe.views, recipe.size, run.seed, device
+        self.count, self.size, self.seed, self.device = recipe.cached_views, recipe.size, run.seed, device
         self.made = execution.maps
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.bar = bar_before(execution.quiet)
         weights = b"".join(each.cpu().numpy().tobytes() for each in self.lower.state_dict().values())
-        self.how = (hashlib.sha256(weights).digest(), recipe.views, recipe.size, recipe.strong, recipe.mirror, run.seed)
+        how = recipe.cached_views, recipe.size, recipe.strong, recipe.mirror, run.seed
+        self.how = (hashlib.sha256(weights).digest(), *how)
 
     def __call__(self, problem: Problem, *, unlabelled: bool = True) -> Problem:
         """`unlabelled`: these images are trained on, in views; else evaluations alone need them."""
@@ -110,6 +111,6 @@ class FeatureCache:
         if needed > FULL * free:
             sizes = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
             raise InputError(
-                f"{total:,} views of the images take {sizes}: choose a smaller {argument('size')}, give fewer images, or "
-                f"{argument('frozen', 0)} to train the whole network from the images"
+                f"{total:,} views of the images take {sizes}: choose a smaller {argument('size')}, give fewer images, "
+                f"or {argument('frozen', 0)} to train the whole network from the images"
             )

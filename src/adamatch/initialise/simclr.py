@@ -91,12 +91,12 @@ class Contrast:
 def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
     """Train all but the head, on as many images as the recipe says."""
     if not (hasattr(net, "features") and hasattr(net, "head")):
-        raise InputError(f"{type(net).__name__} has no features and head of its own: leave contrastive at 0")
+        raise InputError(f"{type(net).__name__} has no features and head of its own: leave simclr_images at 0")
     machine, seed = execution.machine, run.seed
     batch = max(2 * ranks.count(), min(TIMES * run.recipe.batch, len(unlabelled)) // ranks.count() * ranks.count())
     feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
     generator = torch.Generator(machine.images).manual_seed(seed)
-    step, steps = Contrast(net, machine), max(1, run.recipe.contrastive // batch)
+    step, steps = Contrast(net, machine), max(1, run.recipe.simclr_images // batch)
     facts, checkpoints = {"steps": steps, "batch": batch, "ranks": ranks.count()}, folder.checkpoints / FOLDER
     progress, start = Progress(run.recipe, quiet=execution.quiet), 0
 

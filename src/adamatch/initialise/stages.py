@@ -48,11 +48,11 @@ class Stages:
 def stages(run: Run, *, new_head: bool, unlabelled: bool) -> Stages:
     """`new_head`: the starting weights have none for these classes. `unlabelled`: the method uses unlabelled images."""
     recipe = run.recipe
-    pretrain = recipe.contrastive > 0 and unlabelled and not run.continues
-    head = recipe.fitted_head and (new_head or pretrain)
+    pretrain = recipe.simclr_images > 0 and unlabelled and not run.continues
+    head = recipe.linear_probe_init and (new_head or pretrain)
     # Random features carry no neighbourhoods.
     learned = (bool(run.weights) and not run.continues) or pretrain
-    return Stages(pretrain, head, recipe.anchored and recipe.fitted_head and unlabelled and learned)
+    return Stages(pretrain, head, recipe.knn_anchor and recipe.linear_probe_init and unlabelled and learned)
 
 
 def initialise(
@@ -75,7 +75,7 @@ def initialise(
             if wanted.pretrain and seen is not None:
                 simclr.pretrain(net, seen, run, folder, execution)
             if wanted.fit_head or wanted.propagate:
-                how = {"kept": run.recipe.statistics == "kept", "pretrained": wanted.pretrain}
+                how = {"kept": run.recipe.batch_norm == "kept", "pretrained": wanted.pretrain}
                 starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that is there already stays
                 with bar_before(execution.quiet) as bar:
                     bar.add_task("fitting the classifier to the network's features", total=None)
@@ -84,7 +84,7 @@ def initialise(
             _save(folder, whole, sure)
         distributed.same_weights(whole)
         torch.manual_seed(run.seed)  # dropout later is the same, whether this was done now or before an interruption
-    if not run.recipe.anchored or seen is None:
+    if not run.recipe.knn_anchor or seen is None:
         return problem
     none = np.zeros((len(seen), len(problem.classes)), np.float32)
     return replace(problem, guesses=none if sure is None else sure)

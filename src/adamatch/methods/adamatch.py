@@ -18,9 +18,9 @@ class AdaMatch(Method):
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
                   (as ReMixMatch does), a known "target" distribution, or "none"
-    limit         the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
+    alignment_clip  the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
                   that is found far more rarely than in the source may be rare, not overlooked
-    release       whether alignment is let go over the second half of the run (not the paper's; see docs/what-matters.md)
+    fade_out      whether alignment fades out over the second half of the run (not the paper's; see docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch)
     source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the authors'
@@ -30,9 +30,9 @@ class AdaMatch(Method):
                   of the first, as the authors' code has it
     target        the known class distribution [k], for align="target"
     warm_up       the part of the run over which mu rises from 0 to 1
-    window        batches over which the target's class average is taken
-    decay         of the source's class average
-    anchored      whether labels from before training, of unlabelled images, count while mu is small (not the paper's)
+    alignment_window  batches over which the target's class average is taken
+    alignment_decay  of the source's class average
+    knn_anchor    whether labels from before training, of unlabelled images, count while mu is small (not the paper's)
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class AdaMatch(Method):
         tau: float = 0.9,
         interpolate: bool = True,
         align: Literal["source", "labels", "target", "none"] = "source",
-        limit: float = 0.0,
-        release: bool = False,
+        alignment_clip: float = 0.0,
+        fade_out: bool = False,
         threshold: Literal["relative", "fixed", "classes"] = "relative",
         source_loss: Literal["sum", "half"] = "half",
         batches: float | None = None,
         pools: int = 1,
         target: Tensor | Sequence[float] | None = None,
         warm_up: float = 0.5,
-        window: int = 128,
-        decay: float = 0.999,
-        anchored: bool = False,
+        alignment_window: int = 128,
+        alignment_decay: float = 0.999,
+        knn_anchor: bool = False,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
@@ -61,7 +61,10 @@ class AdaMatch(Method):
             )
         self.tau, self.interpolate = arguments.probability("tau", tau), arguments.flag("interpolate", interpolate)
         self.align = arguments.one_of("align", align, "source", "labels", "target", "none")
-        self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
+        self.limit, self.fade_out = (
+            arguments.factor("alignment_clip", alignment_clip),
+            arguments.flag("fade_out", fade_out),
+        )
         self.threshold = arguments.one_of("threshold", threshold, "relative", "fixed", "classes")
         self.pools = arguments.count("pools", pools)
         batches = self.pools if batches is None else arguments.above_zero("batches", batches)
@@ -69,10 +72,10 @@ class AdaMatch(Method):
             says = f"pools is 1 or the number of full labelled batches in a step, {int(batches)} here"
             raise InputError(f"{says}; not {pools!r} (repeat=True fills those of target labels)")
         self.batches = batches if arguments.halved(source_loss) else None
-        self.warm_up, self.anchored = arguments.part("warm_up", warm_up), arguments.flag("anchored", anchored)
-        self.mean_sl = Running(classes, arguments.probability("decay", decay))  # E[Y_SL,w]
-        self.mean_tu = Window(classes, arguments.count("window", window))  # E[Y_TU,w]
-        self.class_thresholds = ClassThresholds(classes, window) if threshold == "classes" else None
+        self.warm_up, self.knn_anchor = arguments.part("warm_up", warm_up), arguments.flag("knn_anchor", knn_anchor)
+        self.mean_sl = Running(classes, arguments.probability("alignment_decay", alignment_decay))  # E[Y_SL,w]
+        self.mean_tu = Window(classes, arguments.count("alignment_window", alignment_window))  # E[Y_TU,w]
+        self.class_thresholds = ClassThresholds(classes, alignment_window) if threshold == "classes" else None
         self.known: Tensor | None
         self.register_buffer("known", None if target is None else arguments.distribution(target, classes))
         self.phases = [Phase(self.loss)]
@@ -107,7 +110,7 @@ class AdaMatch(Method):
         mean_tu = self.mean_tu(y_tu_w.mean(0))
         mu = schedules.warm_up(batch.progress, self.warm_up)
         wanted = mean_sl if self.known is None else self.known
-        kept = schedules.let_go(batch.progress) if self.release else 1.0
+        kept = schedules.let_go(batch.progress) if self.fade_out else 1.0
         y_tilde = y_tu_w if self.align == "none" else parts.align(y_tu_w, wanted, mean_tu, kept, self.limit)  # eq. (6)
         c_tau = parts.relative_threshold(y_sl_w, self.tau)  # eq. (7)
         if self.threshold == "fixed":
@@ -120,7 +123,7 @@ class AdaMatch(Method):
         loss_source = parts.labelled_loss(batch.y_sl, z_sl_w, z_sl_s, self.batches)  # eq. (9)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
-        if self.anchored:
+        if self.knn_anchor:
             loss = loss + (1 - mu) * parts.first_loss(batch.y_tu_first, z_tu_s)
 
         return loss, {

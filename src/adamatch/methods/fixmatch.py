@@ -15,11 +15,11 @@ class FixMatch(Method):
 
     tau       the fixed threshold of a pseudo-label's confidence
     align     what pseudo-labels are aligned to: the frequency of the source "labels" (FixMatch+), or "none" (FixMatch)
-    limit     the largest factor by which alignment makes a class more or less likely, as in AdaMatch (0: none)
-    release   whether alignment is let go over the second half of the run, as in AdaMatch
-    window    batches over which the class average of guesses is taken
-    decay     of the labels' class average
-    anchored  whether labels from before training count over the first half of the run, as in AdaMatch
+    alignment_clip  the largest factor by which alignment makes a class more or less likely, as in AdaMatch (0: none)
+    fade_out      whether alignment fades out over the second half of the run, as in AdaMatch
+    alignment_window  batches over which the class average of guesses is taken
+    alignment_decay  of the labels' class average
+    knn_anchor    whether labels from before training count over the first half of the run, as in AdaMatch
     """
 
     def __init__(
@@ -28,18 +28,21 @@ class FixMatch(Method):
         *,
         tau: float = 0.9,
         align: Literal["labels", "none"] = "labels",
-        limit: float = 0.0,
-        release: bool = False,
-        window: int = 128,
-        decay: float = 0.999,
-        anchored: bool = False,
+        alignment_clip: float = 0.0,
+        fade_out: bool = False,
+        alignment_window: int = 128,
+        alignment_decay: float = 0.999,
+        knn_anchor: bool = False,
     ) -> None:
         super().__init__()
-        self.tau, self.anchored = arguments.probability("tau", tau), arguments.flag("anchored", anchored)
+        self.tau, self.knn_anchor = arguments.probability("tau", tau), arguments.flag("knn_anchor", knn_anchor)
         self.align = arguments.one_of("align", align, "labels", "none")
-        self.limit, self.release = arguments.factor("limit", limit), arguments.flag("release", release)
-        self.mean_labels = Running(classes, arguments.probability("decay", decay))
-        self.mean_guesses = Window(classes, arguments.count("window", window))
+        self.limit, self.fade_out = (
+            arguments.factor("alignment_clip", alignment_clip),
+            arguments.flag("fade_out", fade_out),
+        )
+        self.mean_labels = Running(classes, arguments.probability("alignment_decay", alignment_decay))
+        self.mean_guesses = Window(classes, arguments.count("alignment_window", alignment_window))
         self.phases = [Phase(self.loss)]
 
     def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -48,7 +51,7 @@ class FixMatch(Method):
 
         y_w = torch.cat([z_sl_w, z_tu_w]).detach().softmax(1)  # [n_sl + n_tu, k]
         wanted, found = self.mean_labels(parts.frequencies(batch.y_sl)), self.mean_guesses(y_w.mean(0))
-        kept = schedules.let_go(batch.progress) if self.release else 1.0
+        kept = schedules.let_go(batch.progress) if self.fade_out else 1.0
         y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, kept, self.limit)
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
 
@@ -57,7 +60,7 @@ class FixMatch(Method):
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
         loss = loss_source + loss_target
         unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch
-        if self.anchored:
+        if self.knn_anchor:
             loss = loss + (1 - schedules.warm_up(batch.progress)) * parts.first_loss(batch.y_tu_first, z_s[unlabelled])
 
         return loss, {

@@ -25,7 +25,9 @@ def _fit(run: Run, given: Mapping[str, str | None], out: str) -> str:
     paths = {"source": None, "target": None} | dict(given)
     said: dict[str, Any] = {"labels_per_class": run.labels or None, "method": run.method}
     said |= {each.name: getattr(run.recipe, each.name) for each in settings_of(Recipe, "fit")}
-    if run.recipe.views != Recipe.views:  # chosen on a CPU together with frozen blocks: there is no option for it
+    if (
+        run.recipe.cached_views != Recipe.cached_views
+    ):  # chosen on a CPU together with frozen blocks: there is no option for it
         said |= {"frozen": None, "device": "cpu"}
     said |= {"weights": None if own else run.weights or "none", "seed": run.seed, "out": out}
     if not own and not run.options and None not in paths.values():

@@ -39,7 +39,7 @@ class Batches:
         counts = labelled_counts(recipe, problem.labelled, self.classes)
         for number, (pool, count) in enumerate(zip(problem.labelled, counts, strict=True)):
             # Of target labels that are not repeated, each comes once.
-            balance = recipe.balanced and (recipe.repeat or number == 0)
+            balance = recipe.balance_classes and (recipe.repeat or number == 0)
             self.labelled.append(feed(balanced(pool) if balance else pool, count))
         self.unlabelled = None
         if step.method.unlabelled:
@@ -51,7 +51,7 @@ class Batches:
             self.probes = [feed(pool, count) for pool, count in probed]
         # Source images in place of labelled target images, until these count.
         self.stand_in = None
-        if recipe.late > 0 and len(counts) > 1:
+        if recipe.target_labels_from > 0 and len(counts) > 1:
             self.stand_in = self.labelled[0].another(batch=sum(counts[1:]), seed=next(seeds))
         named = [*self.labelled, self.unlabelled, *self.probes, self.stand_in]
         self.feeds = [each for each in named if each is not None]
@@ -60,7 +60,7 @@ class Batches:
         recipe, progress = self.run.recipe, done / self.run.recipe.steps
         labelled = [feed.next() for feed in self.labelled]
         stand_in = self.stand_in.next() if self.stand_in is not None else None
-        waiting = stand_in is not None and progress < recipe.late
+        waiting = stand_in is not None and progress < recipe.target_labels_from
         x_sl, y_sl = _joined([labelled[0], stand_in] if waiting and stand_in else labelled)
         x_pr, y_pr = _joined([feed.next() for feed in self.probes]) if self.probes else (x_sl, y_sl)
         if waiting:  # stand-ins have no label in the loss: it is what it would be without target labels
@@ -109,7 +109,7 @@ def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> 
     shared = ranks.count()
 
     def few(images: int) -> int:
-        wanted = max(classes, math.ceil(images / recipe.spread))
+        wanted = max(classes, math.ceil(images / recipe.target_label_steps))
         return min(recipe.batch, math.ceil(wanted / shared) * shared, max(shared, images // shared * shared))
 
     return [recipe.batch, *(recipe.batch if recipe.repeat else few(len(pool)) for pool in pools[1:])]

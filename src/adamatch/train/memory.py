@@ -58,7 +58,7 @@ def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machi
     try:
         with torch.random.fork_rng(devices=[]):
             meta_net, meta_method = _on_meta(net).train(), _on_meta(method)
-            if recipe.statistics == "kept":
+            if recipe.batch_norm == "kept":
                 keep_statistics(meta_net)
             saved = max(_saved_bytes(meta_net, meta_method, phase, batch) for phase in range(len(method.phases)))
     except Exception:  # whatever a user's module may raise

@@ -58,7 +58,7 @@ def resumed(theirs: Run, ours: Run) -> Run:
 
 def prolongs(theirs: Run, ours: Run) -> bool:
     """Whether ours is the same for more images."""
-    follows = {name: getattr(theirs.recipe, name) for name in ("images", "average", "contrastive")}
+    follows = {name: getattr(theirs.recipe, name) for name in ("images", "ema_decay", "simclr_images")}
     shorter = replace(ours, recipe=replace(ours.recipe, **follows))
     return ours.recipe.images > theirs.recipe.images and _same(theirs, shorter)
 

@@ -34,15 +34,15 @@ class Step:
         self.net = net.to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         for module in net.modules():
             if isinstance(module, BatchNorm):
-                module.momentum = 1 - recipe.average
-                module.shared = recipe.statistics == "global"
-        if recipe.statistics == "kept":
+                module.momentum = 1 - recipe.ema_decay
+                module.shared = recipe.batch_norm == "global"
+        if recipe.batch_norm == "kept":
             keep_statistics(net)
         self.method = method.to(device)
         self.views: Views | Picked = Picked()
         if not recipe.frozen:
             self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(machine.images)
-        self.average = WeightAverage(net, recipe.average)
+        self.average = WeightAverage(net, recipe.ema_decay)
         self.machine = machine
         self.lr, self.lr_body = (torch.full((), recipe.lr, device=device) for _ in range(2))
         self.body = recipe.lr_body
