@@ -206,7 +206,7 @@ def test_fit_chooses_a_batch_that_fits_and_says_so(
     fit(tmp_path / "run", quiet=False)
     assert batch_of(tmp_path / "run") == 16
     said = " ".join(capsys.readouterr().err.split())
-    assert "batch: 16 labelled images instead of 64, so that a step fits the memory that is free" in said
+    assert "16 labelled images instead of 64, so that a step fits the free memory" in said
 
 
 def test_a_run_goes_on_with_its_batch_whatever_is_free_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
