@@ -22,7 +22,7 @@ from adamatch.datasets import benchmarks
 from adamatch.evaluate import Evaluation, predict_together
 from adamatch.images.feed import Place
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled, split_hash
-from adamatch.initialise.feature_cache import Bank
+from adamatch.initialise.feature_cache import FeatureCache
 from adamatch.initialise.stages import initialise
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
@@ -159,7 +159,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
             say(note)
     given = problem.unlabelled
     if isinstance(trained, Upper):
-        problem = Bank(trained, run, execution)(problem, unlabelled=method.unlabelled)
+        problem = FeatureCache(trained, run, execution)(problem, unlabelled=method.unlabelled)
     needs = {"new_head": new_head, "unlabelled": method.unlabelled}
     problem = initialise(trained, problem, run, stage.folder, execution, **needs)
     average, history = loop.train(

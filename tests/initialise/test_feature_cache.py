@@ -17,7 +17,7 @@ from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.initialise import feature_cache
-from adamatch.initialise.feature_cache import Bank
+from adamatch.initialise.feature_cache import FeatureCache
 from adamatch.model import Model
 from adamatch.networks.efficientnet_lite import EfficientNetLite
 from adamatch.networks.frozen import Upper
@@ -40,8 +40,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def banked(run: Run, net: EfficientNetLite, *, unlabelled: bool = True) -> Problem:
-    filled = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))
+def cached(run: Run, net: EfficientNetLite, *, unlabelled: bool = True) -> Problem:
+    filled = FeatureCache(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))
     return filled(tiny.problem(), unlabelled=unlabelled)
 
 
@@ -59,9 +59,9 @@ def network() -> EfficientNetLite:
 
 
 @torch.no_grad()
-def test_the_bank_holds_the_views_after_the_frozen_blocks() -> None:
+def test_the_cache_holds_the_views_after_the_frozen_blocks() -> None:
     net, run, raw = network(), a_run(), tiny.problem()
-    found = banked(run, net)
+    found = cached(run, net)
     (pool,), (maps,) = found.labelled, found.labelled[0].parts
     assert maps.shape == (30, 4, 1, 1, 112)
     assert maps.dtype == np.float16
@@ -87,44 +87,39 @@ def test_the_bank_holds_the_views_after_the_frozen_blocks() -> None:
     assert np.array_equal(found.unlabelled.plain[0], found.unlabelled.parts[0][:, 0])
 
 
-def test_it_is_the_same_again_for_the_same_seed() -> None:
-    one, again, other = (banked(a_run(seed=seed), network()).unlabelled.parts[0] for seed in (0, 0, 1))
-    assert np.array_equal(one, again)
-    assert np.array_equal(one[:, 0], other[:, 0])
-    assert not np.array_equal(one[:, 2], other[:, 2])
-
-
-def test_every_pool_has_draws_of_its_own() -> None:
-    net, run = network(), a_run()
+def test_draws_follow_from_the_seed_and_the_pool_not_from_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     of_source = tiny.problem().labelled[0]
     same = replace(tiny.problem(), unlabelled=Unlabelled(of_source.parts))
-    found = Bank(Upper(net, run.recipe.frozen), run, Execution(tiny.CPU, quiet=True))(same)
-    labelled, unlabelled = found.labelled[0].parts[0], found.unlabelled.parts[0]
-    assert np.array_equal(labelled[:, 0], unlabelled[:, 0])
-    assert not np.array_equal(labelled[:, 2], unlabelled[:, 2])
 
+    def made(seed: int) -> tuple[Any, Any]:
+        found = FeatureCache(Upper(network(), 11), a_run(seed=seed), Execution(tiny.CPU, quiet=True))(same)
+        return found.labelled[0].parts[0], found.unlabelled.parts[0]
 
-def test_batches_do_not_change_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = banked(a_run(), network()).tests["target"].images
+    (labelled, unlabelled), (again, _), (other, _) = made(0), made(0), made(1)
+    assert np.array_equal(labelled, again)
+    for different in (unlabelled, other):
+        assert np.array_equal(labelled[:, 0], different[:, 0])
+        assert not np.array_equal(labelled[:, 2], different[:, 2])
+    tests = cached(a_run(), network()).tests["target"].images
     monkeypatch.setattr(feature_cache, "BATCH", 5)
-    np.testing.assert_allclose(banked(a_run(), network()).tests["target"].images, whole, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(cached(a_run(), network()).tests["target"].images, tests, rtol=2e-3, atol=2e-3)
 
 
 def test_what_is_not_trained_on_is_there_once() -> None:
-    assert banked(a_run(), network(), unlabelled=False).unlabelled.parts[0].shape[1] == 1
+    assert cached(a_run(), network(), unlabelled=False).unlabelled.parts[0].shape[1] == 1
 
 
 def test_a_twin_finds_what_was_made_of_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:
     net, execution, raw = network(), Execution(tiny.CPU, quiet=True), tiny.problem()
 
     def made(run: Run, problem: Problem = raw, *, unlabelled: bool = True) -> list[Any]:
-        found = Bank(Upper(net, run.recipe.frozen), run, execution)(problem, unlabelled=unlabelled)
+        found = FeatureCache(Upper(net, run.recipe.frozen), run, execution)(problem, unlabelled=unlabelled)
         return [found.labelled[0].parts[0], found.unlabelled.parts[0], found.tests["target"].images]
 
-    alone = banked(a_run(), network(), unlabelled=False)
+    alone = cached(a_run(), network(), unlabelled=False)
     first = made(a_run())
     with monkeypatch.context() as patch:
-        patch.setattr(Bank, "_views_of", None)  # no view is made
+        patch.setattr(FeatureCache, "_views_of", None)  # no view is made
         again, twin = made(a_run()), made(a_run(), unlabelled=False)
     for mine, its in zip(first, again, strict=True):
         assert np.shares_memory(mine, its)
@@ -144,7 +139,7 @@ def test_more_than_fits_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -
         feature_cache, "free_host", lambda: 70_000
     )  # it would take 240 * 112 * 2 of them, and 30% stay free
     with pytest.raises(InputError, match=r"240 views of the images take .* frozen=0 "):
-        banked(a_run(), network())
+        cached(a_run(), network())
 
 
 def test_a_weak_and_a_strong_view_are_picked() -> None:
@@ -156,7 +151,17 @@ def test_a_weak_and_a_strong_view_are_picked() -> None:
     assert weak.dtype == torch.float32
 
 
-@pytest.mark.parametrize("method", ["adamatch", "supervised", "mcd"])
+@pytest.mark.parametrize("changes", [{}, {"method": "noisystudent", "options": {"generations": 1}}], ids=str)
+def test_killed_and_started_again(changes: dict[str, Any], started: str, tmp_path: Path) -> None:
+    """Teachers label the images themselves, by the whole network."""
+    run = a_run(weights=started, **changes)
+    tiny.solve(run, tmp_path / "whole")
+    assert tiny.in_process(tiny.doomed, run.to_json(), tmp_path / "run", "step 9") == -signal.SIGKILL
+    tiny.solve(run, tmp_path / "run")
+    assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("method", ["adamatch", "supervised"])
 def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_path: Path) -> None:
     before = load_file(started)
     model = tiny.solve(a_run(method=method, weights=started), tmp_path / "run")
@@ -168,27 +173,9 @@ def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_pat
     assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
     tiny.solve(tiny.a_run(), tmp_path / "other")  # with nothing frozen, images are known by the same names
     assert eval_outputs.image_keys(tmp_path / "run") == eval_outputs.image_keys(tmp_path / "other") != ()
-    # From the images, the opened model predicts what evaluations found from the bank.
+    # From the images, the opened model predicts what evaluations found from the cache.
     opened = Model.load(tmp_path / "run", device="cpu")
     test = tiny.problem().tests["target"]
     assert opened.evaluate((test.images, test.labels)).accuracy == pytest.approx(
         tiny.rows(tmp_path / "run")[-1]["target"]
     )
-
-
-def test_killed_and_started_again(started: str, tmp_path: Path) -> None:
-    run = a_run(weights=started)
-    tiny.solve(run, tmp_path / "whole")
-    assert tiny.in_process(tiny.doomed, run.to_json(), tmp_path / "run", "step 9") == -signal.SIGKILL
-    tiny.solve(run, tmp_path / "run")
-    assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
-
-
-def test_it_is_evaluated_ten_times() -> None:
-    assert (a_run(images=4 * 200).recipe.evaluate_every, tiny.a_run(images=4 * 200).recipe.evaluate_every) == (20, 5)
-
-
-def test_teachers_see_images(started: str, tmp_path: Path) -> None:
-    """A generation's teacher labels the images themselves: it is the whole network."""
-    model = tiny.solve(a_run(method="noisystudent", options={"generations": 1}, weights=started), tmp_path / "run")
-    assert isinstance(model.net, EfficientNetLite)

@@ -68,7 +68,7 @@ def head_of(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> None:
-    """The classifier is that of a network whose batch norm has statistics of these very images, unless it keeps its own."""
+    """The head is fitted under batch norm's statistics of these very images, unless the network keeps its own."""
     problem = tiny.problem()
     (pool,) = problem.labelled
     torch.manual_seed(0)
@@ -88,26 +88,19 @@ def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> 
     torch.testing.assert_close(net.state_dict()["head.weight"], weight)
 
 
-def test_batches_have_three_times_as_many_unlabelled_images() -> None:
-    problem = tiny.problem()
-    found = list(embed.batches(problem.labelled, problem.unlabelled, tiny.CPU))
-    assert [len(batch) for batch in found] == [4 * embed.BATCH] * embed.BATCHES
-    assert not found[0].equal(found[1])
-    assert all(
-        a.equal(b) for a, b in zip(found, embed.batches(problem.labelled, problem.unlabelled, tiny.CPU), strict=True)
-    )
-
-
-def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("classes", "method"), [(3, "adamatch"), (5, "adamatch"), (5, "supervised")])
+def test_a_run_begins_with_such_a_head_only_where_its_own_is_new(classes: int, method: str, tmp_path: Path) -> None:
     problem = tiny.problem()
     (pool,) = problem.labelled
-    for classes in (3, 5):
-        weights = tmp_path / f"{classes}.safetensors"
-        save_file(networks.build("wrn-tiny", classes).state_dict(), weights)
-        run = tiny.a_run(weights=str(weights), linear_probe_init=True, lr=0.0)
-        found = tiny.solve(run, tmp_path / str(classes)).net.state_dict()["head.weight"]
-        expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, problem.unlabelled)
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    weights = tmp_path / "weights.safetensors"
+    save_file(networks.build("wrn-tiny", classes).state_dict(), weights)
+    run = tiny.a_run(method=method, weights=str(weights), linear_probe_init=True, lr=0.0)
+    found = tiny.solve(run, tmp_path / "run").net.state_dict()["head.weight"]
+    seen = problem.unlabelled if method == "adamatch" else None  # source only never looks at target images
+    expected = load_file(weights)["head.weight"] if classes == 3 else head_of(pool, weights, seen)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    if method == "supervised":
+        assert not torch.allclose(found, head_of(pool, weights, problem.unlabelled), rtol=1e-2)
 
 
 def test_more_small_images_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,17 +135,6 @@ def test_the_surest_labels_of_neighbours_are_told(monkeypatch: pytest.MonkeyPatc
     expected[looked_at] = propagate.surest(said[0])
     np.testing.assert_allclose(sure, expected * 30 / expected.sum(), rtol=1e-5)
     assert stages.first_head(net, [pool], None, tiny.CPU) is None
-
-
-def test_source_only_never_looks_at_target_images(tmp_path: Path) -> None:
-    problem = tiny.problem()
-    (pool,) = problem.labelled
-    weights = tmp_path / "5.safetensors"
-    save_file(networks.build("wrn-tiny", 5).state_dict(), weights)
-    run = tiny.a_run(method="supervised", weights=str(weights), linear_probe_init=True, lr=0.0)
-    found = tiny.solve(run, tmp_path / "alone").net.state_dict()["head.weight"]
-    torch.testing.assert_close(found, head_of(pool, weights), rtol=1e-3, atol=1e-4)
-    assert not torch.allclose(found, head_of(pool, weights, problem.unlabelled), rtol=1e-2)
 
 
 @pytest.mark.parametrize("kept", [False, True])

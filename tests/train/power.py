@@ -14,13 +14,13 @@ from adamatch.train import checkpoint
 
 Tree = dict[str, bytes | None]  # by path below the root; None for a folder
 Inode = tuple[int, int]  # its number, and how often that was given away again
-# What is left: only what was waited for (and of the names that were not, one or the other); all names, but of contents only
-# what was waited for, or half of the rest too; what was removed is gone, and what was made not there; everything, as by a kill.
+# What is left: only what was synced (and one or another name that was not); all names, but of contents only what was
+# synced, or half of the rest too; what was removed is gone, and what was made not there; everything, as by a kill.
 LEFT = ("synced", "names", "halves", "removed", "everything")
 
 
 class Disk:
-    """Knows of everything below `root` what is on the disk for certain. `trees` are what power losses would leave of it."""
+    """Knows what is on the disk for certain below `root`. `trees` are what power losses would leave of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

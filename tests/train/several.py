@@ -80,8 +80,8 @@ def free_port() -> int:
 class Precise(WideResNet):
     """A small network in float64, whatever its images are in."""
 
-    def __init__(self) -> None:
-        super().__init__(3, widths=(4, 8), blocks=1, stem=4)
+    def __init__(self, classes: int = 3, widths: tuple[int, ...] = (4, 8), stem: int = 4) -> None:
+        super().__init__(classes, widths=widths, blocks=1, stem=stem)
         self.double()
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
@@ -94,7 +94,7 @@ def a_run(**changes: Any) -> Run:
 
 
 def do(cases: dict[str, Run], folder: Path, stop: int = 0) -> None:
-    """Do these runs in float64, each in a folder by its name, whose last checkpoint stays; or `stop` one at this step."""
+    """Do these runs in float64, each in a folder by its name, whose last checkpoint stays; `stop` one at this step."""
     torch.set_default_dtype(torch.float64)
     if stop and os.environ["RANK"] == "1":
         tiny.at_call(Captured, "__call__", stop, lambda: os.kill(os.getpid(), signal.SIGTERM))

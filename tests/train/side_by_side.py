@@ -1,4 +1,4 @@
-"""A run in float64 by the package, from `Run` to its last checkpoint, and the same by the plain trainer of `reference`."""
+"""A run in float64 by the package, from `Run` to its last checkpoint, and by the plain trainer of `reference`."""
 
 import copy
 import functools
@@ -23,7 +23,6 @@ from adamatch.config.run import Run
 from adamatch.images.sampler import IndexStream
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods.contract import Batch, Method, Phase
-from adamatch.networks.wideresnet import WideResNet
 
 STEPS = 20
 # Everything is to show within twenty steps: the schedules, decay, short averages, thresholds that some images pass.
@@ -66,23 +65,12 @@ GRID = {f"{method} {task}": METHODS[method] | TASKS[task] for method in METHODS 
 CASES = {name: tiny.a_run(**{**RECIPE, **changes}) for name, changes in (GRID | MORE).items()}
 
 
-class Precise(WideResNet):
-    """WRN-tiny in float64, whatever its images are in."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__(classes, widths=(8, 16, 32), blocks=1, stem=8)
-        self.double()
-
-    def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        return super().features(x.double(), groups)
-
-
 @dataclass
 class Training:
-    """What the package did between first weights and last checkpoint: a run's one training, or a teacher's or student's."""
+    """What the package did between first weights and last checkpoint, in a run's, teacher's or student's training."""
 
     method: Method
-    first: dict[str, Tensor]  # weights and statistics before the first step; MCD's other head as "second"
+    first: dict[str, Tensor]  # weights and statistics before step 1; MCD's other head as "second"
     shown: list[Batch] = field(default_factory=list)
     last: dict[str, Tensor] = field(default_factory=dict)  # the tensors of its last checkpoint
 
@@ -153,7 +141,9 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
         return method
 
     with (
-        mock.patch.dict(networks.NETWORKS, {"wrn-tiny": Precise}),
+        mock.patch.dict(
+            networks.NETWORKS, {"wrn-tiny": functools.partial(several.Precise, widths=(8, 16, 32), stem=8)}
+        ),
         mock.patch.object(methods, "build", building),
         mock.patch("adamatch.train.run_folder.shutil.rmtree"),  # the last checkpoints stay
     ):
@@ -169,21 +159,15 @@ def done(run: Run, problem: Problem, out: Path) -> list[Training]:
 
 def settings(run: Run) -> Settings:
     recipe = run.recipe
+    same = ("batch", "lr", "lr_end", "momentum", "weight_decay", "tau", "strong", "mirror")
     return Settings(
         method=run.method,
         classes=3,
         steps=recipe.images // recipe.batch,
-        batch=recipe.batch,
-        lr=recipe.lr,
-        lr_end=recipe.lr_end,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
         average=recipe.ema_decay,
-        tau=recipe.tau,
-        strong=recipe.strong,
-        mirror=recipe.mirror,
         release=recipe.fade_out,
         seed=run.seed,
+        **{name: getattr(recipe, name) for name in same},
     )
 
 
@@ -195,16 +179,14 @@ def first_values(training: Training) -> tuple[dict[str, Tensor], dict[str, Tenso
 
 
 def taught(run: Run, problem: Problem, teacher: Trainer) -> tuple[Labelled, ...]:
-    """NoisyStudent: the labelled images, and those unlabelled ones whose likeliest class the teacher gives more than tau."""
+    """NoisyStudent: the labelled images, and the unlabelled ones of which the teacher is surer than tau."""
     images = np.concatenate([np.asarray(part) for part in problem.unlabelled.parts])
     seen = torch.from_numpy((images.astype(np.float64) - 127.5) / 128).permute(0, 3, 1, 2)
     guesses = teacher.predict(seen)
     sure = guesses.max(1) > run.recipe.tau
     assert 0 < sure.sum() < len(sure)
     given = Labelled((images[sure],), guesses[sure].astype(np.float32))
-    drawn = (
-        add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn
-    )  # the order of rows is the package's
+    drawn = add_labelled(problem, given, run.recipe.uratio, run.seed).labelled[0].drawn  # rows in the package's order
     pools = [*problem.labelled, given]
     labels = np.concatenate([probabilities(pool.labels) for pool in pools])
     return (Labelled(tuple(part for pool in pools for part in pool.parts), labels.astype(np.float32), drawn),)
@@ -215,8 +197,9 @@ def probabilities(labels: NDArray[Any]) -> NDArray[np.float64]:
 
 
 class Draw:
-    """The rows that the package's streams hand out, as pictures and labels: of each labelled pool, of the unlabelled one and,
-    where labels are guessed, of the pools that probes are taken from."""
+    """Pictures and labels of the rows that the package's streams hand out.
+
+    Of each labelled pool, of the unlabelled one and, where labels are guessed, of the pools that probes are from."""
 
     def __init__(self, run: Run, problem: Problem, pools: tuple[Labelled, ...]) -> None:
         recipe = run.recipe

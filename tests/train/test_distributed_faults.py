@@ -1,8 +1,10 @@
 """What goes wrong with several ranks is one line that names the rank, ends all of them, and loses nothing."""
 
 import os
+import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,32 +30,38 @@ def lines(told: list[str]) -> list[str]:
     return [line for text in told for line in text.splitlines()]
 
 
-def test_a_batch_that_does_not_divide(tmp_path: Path) -> None:
-    codes, told = train(tmp_path, {0: f"{TRAIN} --batch 31 --out {tmp_path}/run"})
+def test_the_folder_is_rank_0s_alone(tmp_path: Path) -> None:
+    """The others are given a folder that cannot be made."""
+    (tmp_path / "file").touch()
+    codes, told = train(tmp_path, {0: f"{TRAIN} --out {tmp_path}/run", 1: f"{TRAIN} --out {tmp_path}/file/run"})
+    assert codes == [0, 0]
+    assert (RunFolder(tmp_path / "run").result() or {})["ranks"] == 2
+    assert "source accuracy" in told[0]
+    assert told[1] == ""
+
+
+ELSEWHERE = TRAIN.replace("--source rendered", "--benchmark digitfive --source mnist").replace("handwritten", "svhn")
+REFUSED = {
+    "a batch that does not divide": (
+        {0: f"{TRAIN} --batch 31"},
+        r"a batch of 31 cannot be shared out evenly over 2 ranks: use --batch 30 or --batch 32",
+    ),
+    "other settings": (
+        {rank: f"{TRAIN} --lr 0.{rank + 1}" for rank in range(2)},
+        r"rank 1 on .* has lr 0\.2, and rank 0 has 0\.1: start every rank with the same .*",
+    ),
+    "no data": ({0: TRAIN, 1: f"{ELSEWHERE} --data nowhere"}, r"rank 1 on .*nowhere.*"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_done_together_is_refused_in_one_line(why: str, tmp_path: Path) -> None:
+    words, told = REFUSED[why]
+    codes, said = train(tmp_path, {rank: f"{each} --out {tmp_path}/run" for rank, each in words.items()})
     assert 0 not in codes
-    assert lines(told) == [
-        "error: a batch of 31 cannot be shared out evenly over 2 ranks: use --batch 30 or --batch 32"
-    ]
+    (line,) = lines(said)
+    assert re.fullmatch(f"error: {told}", line)
     assert not (tmp_path / "run").exists()
-
-
-def test_ranks_with_different_configurations(tmp_path: Path) -> None:
-    codes, told = train(tmp_path, {rank: f"{TRAIN} --lr 0.{rank + 1} --out {tmp_path}/run" for rank in range(2)})
-    assert 0 not in codes
-    (line,) = lines(told)
-    assert line.startswith("error: rank 1 on ")
-    assert "has lr 0.2, and rank 0 has 0.1: start every rank with the same" in line
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_rank_without_its_data(tmp_path: Path) -> None:
-    same = f"{TRAIN} --out {tmp_path}/run"
-    other = same.replace("--source rendered", "--benchmark digitfive --source mnist").replace("handwritten", "svhn")
-    codes, told = train(tmp_path, {0: same, 1: f"{other} --data {tmp_path}/nowhere"})
-    assert 0 not in codes
-    (line,) = lines(told)
-    assert line.startswith("error: rank 1 on ")
-    assert "nowhere" in line
 
 
 def test_a_folder_that_holds_another_run(tmp_path: Path) -> None:
@@ -68,28 +76,27 @@ def test_a_folder_that_holds_another_run(tmp_path: Path) -> None:
     assert (out / "run.json").read_text() == before
 
 
-def test_the_folder_is_rank_0s_alone(tmp_path: Path) -> None:
-    """The others are given a folder that cannot be made."""
-    (tmp_path / "file").touch()
-    codes, told = train(tmp_path, {0: f"{TRAIN} --out {tmp_path}/run", 1: f"{TRAIN} --out {tmp_path}/file/run"})
-    assert codes == [0, 0]
-    assert (RunFolder(tmp_path / "run").result() or {})["ranks"] == 2
-    assert "source accuracy" in told[0]
-    assert told[1] == ""
-
-
 def fail() -> None:
     raise ZeroDivisionError
 
 
-def broken(folder: Path, words: dict[int, str]) -> None:
-    if os.environ["RANK"] == "1":
-        tiny.at_call(Captured, "__call__", 5, fail)
+def hit(folder: Path, words: dict[int, str], rank: int, act: Callable[[], None]) -> None:
+    """The command; before the sixth step of this rank something happens to it."""
+    if os.environ["RANK"] == str(rank):
+        tiny.at_call(Captured, "__call__", 6, act)
     several.command(folder, words)
 
 
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
-    codes = several.on_ranks(2, broken, tmp_path, {0: f"{TRAIN} --out {tmp_path}/run"}, seconds=60)
+    codes = several.on_ranks(2, hit, tmp_path, {0: f"{TRAIN} --out {tmp_path}/run"}, 1, fail, seconds=60)
     assert 0 not in codes
     first, second = several.said(tmp_path)
     assert first == ""
@@ -97,16 +104,10 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in second
 
 
-def killed(folder: Path, words: dict[int, str], rank: int) -> None:
-    if os.environ["RANK"] == str(rank):
-        tiny.at_call(Captured, "__call__", 6, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    several.command(folder, words)
-
-
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_dies_is_named(rank: int, tmp_path: Path) -> None:
     words = {0: f"{TRAIN} --batch 30 --out {tmp_path}/run"}
-    codes = several.on_ranks(2 + rank, killed, tmp_path, words, rank, seconds=60)
+    codes = several.on_ranks(2 + rank, hit, tmp_path, words, rank, kill, seconds=60)
     assert codes[rank] == -signal.SIGKILL
     assert 0 not in codes
     (line,) = [line for line in lines(several.said(tmp_path)) if line.startswith("error: ")]
@@ -114,14 +115,8 @@ def test_a_rank_that_dies_is_named(rank: int, tmp_path: Path) -> None:
     assert "with the same command, it resumes" in line
 
 
-def told_to_stop(folder: Path, words: dict[int, str]) -> None:
-    if os.environ["RANK"] == "1":
-        tiny.at_call(Captured, "__call__", 5, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    several.command(folder, words)
-
-
 def test_ranks_stop_after_the_same_step(tmp_path: Path) -> None:
     words = {0: f"{TRAIN} --out {tmp_path}/run"}
-    assert several.on_ranks(2, told_to_stop, tmp_path, words, seconds=60) == [130, 130]
+    assert several.on_ranks(2, hit, tmp_path, words, 1, terminate, seconds=60) == [130, 130]
     said = f"stopped at step 8 of 10, all of it saved in {tmp_path}/run; run the same command again to resume"
     assert lines(several.said(tmp_path)) == [said]

@@ -1,4 +1,4 @@
-"""torchrun on the embedded benchmark, killed and started again; and how well its runs do beside those of one process."""
+"""torchrun on the embedded benchmark, killed and started again; and its accuracy beside that of one process."""
 
 import json
 import os

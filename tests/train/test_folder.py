@@ -6,7 +6,6 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,13 @@ from adamatch.train import checkpoint
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured
 
-LINES = '{"step": 3, "a": 1}\n{"step": 6}\n{"step": 9}\n{"ste'
-
 
 def test_a_finished_run_is_returned_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = tiny.a_run(), tmp_path / "run"
     first = tiny.solve(run, out)
     files = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    assert {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"} <= {
-        path.name for path in files
-    }
+    wanted = {"run.json", "metrics.jsonl", "model.safetensors", "model.json", "result.json"}
+    assert wanted <= {path.name for path in files}
     assert not (out / "checkpoints").exists()
     monkeypatch.setattr(Captured, "__call__", lambda *_: pytest.fail("it was trained again"))
     again = tiny.solve(run, out)
@@ -45,18 +41,13 @@ def test_another_run_is_refused_unless_told(tmp_path: Path) -> None:
             InputError, match=r"holds another run \(\w+ was .+ now\): choose another folder, or give overwrite=True"
         ):
             tiny.solve(other, out)
+    before = (out / "result.json").stat().st_mtime_ns
+    tiny.solve(tiny.a_run(method="noisystudent"), out, overwrite=True)  # the same run begins anew
+    assert (out / "result.json").stat().st_mtime_ns > before
+    assert [row["step"] for row in tiny.rows(out)] == [3, 6, 9, 12]
     tiny.solve(tiny.a_run(), out, overwrite=True)
     assert json.loads((out / "result.json").read_text())["id"] == tiny.a_run().id
     assert not (out / "generation-0").exists()
-
-
-def test_overwrite_begins_anew(tmp_path: Path) -> None:
-    run, out = tiny.a_run(), tmp_path / "run"
-    tiny.solve(run, out)
-    before = (out / "result.json").stat().st_mtime_ns
-    tiny.solve(run, out, overwrite=True)
-    assert (out / "result.json").stat().st_mtime_ns > before
-    assert [row["step"] for row in tiny.rows(out)] == [3, 6, 9, 12]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -94,28 +85,11 @@ def test_another_process_is_waited_for(tmp_path: Path) -> None:
         pass
 
 
-def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
-    run = tiny.a_run()
-    tiny.in_process(tiny.doomed, run.to_json(), tmp_path / "run", "step 2")
-    with RunFolder(tmp_path / "run").claim(run):
-        pass
-
-
 def test_options_that_json_writes_in_another_way_are_the_same_run(tmp_path: Path) -> None:
     run = tiny.a_run(options={"align": "target", "target": (0.25, 0.25, 0.5)})
     for _ in range(2):
         with RunFolder(tmp_path).claim(run):
             pass
-
-
-@pytest.mark.parametrize("text", ["", '{"bench', "[]", "{}", '{"colour": 3, "recipe": {}}'])
-def test_a_damaged_run_json(text: str, tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text(text)
-    folder = RunFolder(tmp_path)
-    with pytest.raises(InputError, match=r"run\.json cannot be read"), folder.claim(tiny.a_run()):
-        pass
-    with folder.claim(tiny.a_run(), overwrite=True):
-        pass
 
 
 def test_a_run_that_was_stopped_before_it_did_anything_leaves_nothing(tmp_path: Path) -> None:
@@ -133,8 +107,11 @@ def test_a_path_that_cannot_be_a_folder(tmp_path: Path) -> None:
 
 
 def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(LINES)
-    folder = RunFolder(tmp_path)
+    path, folder = tmp_path / "metrics.jsonl", RunFolder(tmp_path)
+    strange = [*STRANGE, '{"step": []}', '{"step": "3"}', '{"step": 1e999}', '{"step": NaN}', "\x85", "\r", '{"ste']
+    path.write_text("\n".join(['{"step": 3, "a": 1}', *strange, '{"step": 6}', '{"step": 9}', ""]))
+    with path.open("ab") as file:
+        file.write(b'\xff\xfe{"step": 6}\n')
     folder.rewind(9)
     assert [row["step"] for row in tiny.rows(tmp_path)] == [3, 6, 9]
     folder.append({"step": 12})
@@ -145,31 +122,21 @@ def test_metrics_are_cut_back_to_a_step(tmp_path: Path) -> None:
     assert tiny.rows(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "text", [*STRANGE, '{"step": []}', '{"step": "3"}', '{"step": 1e999}', '{"step": NaN}', "\x85", "\r"]
-)
-def test_metrics_of_another_kind_are_forgotten(text: str, tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n' + text + '\n{"step": 6}\n')
-    with (tmp_path / "metrics.jsonl").open("ab") as file:
-        file.write(b'\xff\xfe{"step": 6}\n')
-    RunFolder(tmp_path).rewind(6)
-    assert tiny.rows(tmp_path) == [{"step": 3}, {"step": 6}]
-
-
-def test_run_json_of_another_kind(tmp_path: Path) -> None:
+def test_a_damaged_run_json_is_named_and_can_be_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(tiny.a_run().to_json())
-    names = ("benchmark", "method", "options", "recipe", "labels", "seed")
-    texts = [*STRANGE, *(changed(path, name, value) for name in names for value in VALUES)]
-    for name in ("network", "batch", "lr", "mirror", "size", "images"):
-        recipe = json.loads(tiny.a_run().to_json())["recipe"]
-        texts += [changed(path, "recipe", recipe | {name: value}) for value in VALUES]
+    recipe = json.loads(tiny.a_run().to_json())["recipe"]
+    texts = [*STRANGE, '{"bench', '{"colour": 3, "recipe": {}}']
+    texts += [changed(path, name, value) for name in ("method", "options", "labels") for value in VALUES]
+    texts += [changed(path, "recipe", recipe | {name: value}) for name in ("batch", "lr") for value in VALUES]
     for text in texts:
         path.write_text(text)
         with pytest.raises(InputError) as error, RunFolder(tmp_path).claim(tiny.a_run(seed=5)):
             pass
         assert str(error.value).startswith((f"{path} cannot be read", f"{tmp_path} holds another run")), text[:200]
         assert "\n" not in str(error.value)
+    with RunFolder(tmp_path).claim(tiny.a_run(), overwrite=True):
+        pass
 
 
 def test_a_result_that_was_changed_is_named(tmp_path: Path) -> None:
@@ -204,7 +171,7 @@ def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkey
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(tmp_path / "done", out)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "unlink", stopping(os.unlink, number))
+            patch.setattr(os, "unlink", tiny.raising(os.unlink, number, KeyboardInterrupt()))
             try:
                 with RunFolder(out).claim(run, overwrite=True):
                     break  # all of it was removed
@@ -218,17 +185,6 @@ def test_killed_while_it_is_emptied_it_is_no_finished_run(tmp_path: Path, monkey
     assert number > 5
 
 
-def stopping(function: Callable[..., None], number: int) -> Callable[..., None]:
-    calls = iter(range(1, 1_000))
-
-    def stop(*args: Any, **kwargs: Any) -> None:
-        if next(calls) == number:
-            raise KeyboardInterrupt
-        function(*args, **kwargs)
-
-    return stop
-
-
 MOMENTS: dict[str, tuple[Any, str]] = {
     "step": (Captured, "__call__"),
     "line": (RunFolder, "append"),
@@ -238,8 +194,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("method", ["adamatch", "noisystudent"])
-@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize(("method", "made_anew"), [("adamatch", True), ("noisystudent", False)])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_folder_that_is_removed_under_way_is_an_error(
     method: str, made_anew: bool, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""A power loss at any moment: the run is either done, with its model, or it goes on, to the same weights bit for bit."""
+"""A power loss at any moment: the run is done, with its model, or resumes, to the same weights bit for bit."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def losses(root: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> power.Disk:
-    """Do the run in root/run, and note what power losses would leave of it: in all of it, or from its end of training on."""
+    """Do the run in root/run, and note what power losses would leave of it: at any time, or after training."""
     root.mkdir()
     disk = power.Disk(root)
     if part == "all":

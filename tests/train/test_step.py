@@ -1,4 +1,4 @@
-"""Schedules, SGD, the weight average and whole steps against float64 NumPy; and, on a GPU, that nothing is read back."""
+"""Schedules, optimisers, the weight average and whole steps against NumPy; on a GPU, that nothing is read back."""
 
 import math
 import shutil
@@ -19,7 +19,6 @@ from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, add_labelled
 from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.methods.parts import cross_entropy
-from adamatch.methods.schedules import warm_up
 from adamatch.train import step as step_module
 from adamatch.train.batches import Batches, method_of
 from adamatch.train.execution import Execution
@@ -28,6 +27,7 @@ from adamatch.train.speed import WARM_STEPS, Captured, Inputs, Machine
 from adamatch.train.step import WORTH_COMPILING, Step
 
 Array = NDArray[np.float64]
+LEARNING = replace(tiny.RECIPE, strong="cta")
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
@@ -40,17 +40,10 @@ def test_the_learning_rate_ends_at_a_quarter() -> None:
     assert learning_rate(0.5, 1, 0.7) == 0.5  # constant
 
 
-def test_mu_rises_over_the_first_half() -> None:
-    p = np.linspace(0, 1, 101)
-    expected = 0.5 - np.cos(np.minimum(np.pi, 2 * np.pi * p)) / 2
-    np.testing.assert_allclose(warm_up(torch.from_numpy(p)).numpy(), expected, atol=1e-15)
-    assert (warm_up(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])) - torch.tensor([0, 0.5, 1, 1, 1])).abs().max() < 1e-6
-
-
-def supply_of(run: Run, problem: Problem, method: str) -> Batches:
-    net = networks.build("wrn-tiny", 3)
-    built = methods.build(method, classes=3, net=net, options={})
-    return Batches(run, problem, Step(net, built, run.recipe, tiny.CPU, pytest.fail), Execution(tiny.CPU, "device"))
+def a_step(recipe: Recipe = tiny.RECIPE, method: str = "adamatch", machine: Machine = tiny.CPU) -> Step:
+    net = networks.build(recipe.network, 3)
+    built = methods.build(method, classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={})
+    return Step(net, built, recipe, machine, pytest.fail)
 
 
 @pytest.mark.parametrize("lifted", [True, False])
@@ -61,7 +54,7 @@ def test_rare_classes_are_drawn_as_often_as_the_median_one_where_the_recipe_says
     uneven = replace(pool, parts=(pool.parts[0][rows],), labels=pool.labels[rows])
     run = tiny.a_run()
     run = replace(run, recipe=replace(run.recipe, balance_classes=lifted))
-    batches = supply_of(run, replace(problem, labelled=(uneven,)), "adamatch")
+    batches = batches_of(run, replace(problem, labelled=(uneven,)))
     seen = torch.cat([batches.next(done).y_sl for done in range(60)]).sum(0)
     assert (float(seen[2] / seen[1]) > 0.8) is lifted
 
@@ -75,15 +68,19 @@ def test_few_labels_come_once_in_a_step_however_rare_their_class_is(repeat: bool
     few = problem.labelled[1]
     rows = np.concatenate([np.flatnonzero(few.labels < 2), np.flatnonzero(few.labels == 2)[:1]])
     uneven = replace(few, parts=(few.parts[0][rows],), labels=few.labels[rows])
-    batches = supply_of(run, replace(problem, labelled=(problem.labelled[0], uneven)), "adamatch")
+    batches = batches_of(run, replace(problem, labelled=(problem.labelled[0], uneven)))
     seen = [batches.next(done).y_sl[16:].sum(0) for done in range(12)]
     assert (max(float(each[2]) for each in seen) > 1) is repeat
+
+
+def batches_of(run: Run, problem: Problem) -> Batches:
+    return Batches(run, problem, a_step(run.recipe, run.method), Execution(tiny.CPU, "device"))
 
 
 def test_what_a_step_gets() -> None:
     """lr, progress and sizes of every step; all tensors of the same shape at every step."""
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
-    batches = supply_of(run, problem, "adamatch")
+    batches = batches_of(run, problem)
     few = torch.from_numpy(problem.labelled[1].parts[0]).permute(0, 3, 1, 2)
     for done in range(tiny.STEPS):
         inputs = batches.next(done)
@@ -109,7 +106,7 @@ def test_alignment_is_as_the_recipe_says() -> None:
 def test_source_images_stand_in_for_labelled_target_images_until_these_count() -> None:
     run, problem = tiny.a_run(task="ssda", labels=2), tiny.problem("ssda", labels=2)
     late = replace(run, recipe=replace(run.recipe, target_labels_from=0.5))
-    plain, batches = supply_of(run, problem, "adamatch"), supply_of(late, problem, "adamatch")
+    plain, batches = batches_of(run, problem), batches_of(late, problem)
     source = torch.from_numpy(problem.labelled[0].parts[0]).permute(0, 3, 1, 2)
     labels = torch.eye(3)[problem.labelled[0].labels]
     for done in range(tiny.STEPS):
@@ -125,18 +122,10 @@ def test_source_images_stand_in_for_labelled_target_images_until_these_count() -
         ):  # CTAugment learns from them
             (row,) = (source == image).flatten(1).all(1).nonzero().flatten().tolist()
             assert torch.equal(labels[row], label)
-    again = supply_of(late, problem, "adamatch")
+    again = batches_of(late, problem)
     again.seek(1, again.generator.get_state())
     batches.seek(1, batches.generator.get_state())
     assert torch.equal(again.next(1).x_sl, batches.next(1).x_sl)
-
-
-def test_a_method_that_looks_at_no_unlabelled_image_gets_none() -> None:
-    run, problem = tiny.a_run(), tiny.problem()
-    batches = supply_of(run, problem, "supervised")
-    assert len(batches.feeds) == 1
-    inputs = batches.next(0)
-    assert inputs.x_tu.shape == (0, 3, 8, 8)
 
 
 @pytest.mark.parametrize("strong", ["cta", "cutout"])
@@ -144,7 +133,7 @@ def test_a_students_probes_are_images_whose_labels_are_known(strong: str) -> Non
     problem = tiny.problem("ssda", labels=1)
     guessed = Labelled((np.zeros((9, 8, 8, 3), np.uint8),), np.full((9, 3), 1 / 3, np.float32))
     student = add_labelled(problem, guessed, 2, seed=0)
-    batches = supply_of(tiny.a_run(method="noisystudent", strong=strong), student, "noisystudent")
+    batches = batches_of(tiny.a_run(method="noisystudent", strong=strong), student)
     known = torch.from_numpy(np.concatenate([pool.parts[0] for pool in problem.labelled])).permute(0, 3, 1, 2)
     labels = torch.eye(3)[np.concatenate([pool.labels for pool in problem.labelled])]
     for done in range(tiny.STEPS):
@@ -162,30 +151,8 @@ def test_a_students_probes_are_images_whose_labels_are_known(strong: str) -> Non
 
 def test_schedules_go_on_to_their_end_where_a_run_stops_early() -> None:
     run = tiny.a_run(stop_after=4 * 6)
-    inputs = supply_of(run, tiny.problem(), "adamatch").next(run.recipe.last_step - 1)
+    inputs = batches_of(run, tiny.problem()).next(run.recipe.last_step - 1)
     assert inputs.progress.item() == pytest.approx(5 / 12)
-
-
-def test_sgd_against_numpy() -> None:
-    rng = np.random.default_rng(0)
-    shapes = [(5, 4), (5,), (3, 2, 3, 3), (1,), (7, 1)]
-    values = [rng.normal(size=shape) for shape in shapes]
-    parameters = [nn.Parameter(torch.from_numpy(value.copy())) for value in values]
-    lr = torch.tensor(0.0, dtype=torch.float64)
-    made = make_optimiser([{**group, "lr": lr} for group in decay_weights(parameters, 0.1)], tiny.RECIPE)
-    memory = [np.zeros(shape) for shape in shapes]
-    for step in range(7):
-        rate = learning_rate(0.3, 0.25, step / 7)
-        lr.fill_(rate)  # the loop refills the tensor: the optimiser has to follow
-        for number, parameter in enumerate(parameters):
-            gradient = rng.normal(size=shapes[number])
-            parameter.grad = torch.from_numpy(gradient)
-            decayed = gradient + (0.1 * values[number] if len(shapes[number]) > 1 else 0)  # weights only
-            memory[number] = 0.9 * memory[number] + decayed
-            values[number] = values[number] - rate * memory[number]
-        made.step()
-        for parameter, value in zip(parameters, values, strict=True):
-            np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["wrn-tiny", "wrn-28-2"])
@@ -255,9 +222,8 @@ def test_whole_steps_against_numpy() -> None:
         memory_b = 0.9 * memory_b + error.sum(0)
         w, b = w - lr * memory_w, b - lr * memory_b
         mean_w, mean_b = 0.7 * mean_w + 0.3 * w, 0.7 * mean_b + 0.3 * b
-    for parameter, value in zip(
-        [*net.parameters(), *step.average.net.parameters()], (w, b, mean_w, mean_b), strict=True
-    ):
+    found = [*net.parameters(), *step.average.net.parameters()]
+    for parameter, value in zip(found, (w, b, mean_w, mean_b), strict=True):
         np.testing.assert_allclose(parameter.detach().numpy(), value, rtol=1e-4, atol=1e-5)
 
 
@@ -288,35 +254,9 @@ def test_gradients_of_any_layout_are_followed() -> None:
     torch.testing.assert_close(last, torch.full((3,), 0.5))
 
 
-def test_probes_are_shown_to_the_averaged_network() -> None:
-    recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
-    step = Step(
-        net,
-        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
-        recipe,
-        tiny.CPU,
-        print,
-    )
-    with mock.patch.object(step, "_predict", wraps=step._predict) as predict:
-        step(inputs(recipe, step.views.draws, 0))
-    ((asked, _),) = (call.args for call in predict.call_args_list)
-    assert asked is step.average.net
-
-
-def probing_step() -> tuple[Step, Inputs]:
-    recipe, net = replace(tiny.RECIPE, strong="cta"), networks.build("wrn-tiny", 3)
-    step = Step(
-        net,
-        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
-        recipe,
-        tiny.CPU,
-        print,
-    )
-    return step, inputs(recipe, step.views.draws, 0)
-
-
 def test_probes_have_draws_of_their_own() -> None:
-    step, given = probing_step()
+    step = a_step(LEARNING)
+    given = inputs(LEARNING, step.views.draws, 0)
     with (
         mock.patch.object(step.views, "forward", wraps=step.views.forward) as shown,
         mock.patch.object(step.views, "probe", wraps=step.views.probe) as probed,
@@ -328,7 +268,8 @@ def test_probes_have_draws_of_their_own() -> None:
 
 
 def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
-    step, given = probing_step()
+    step = a_step(LEARNING)
+    given = inputs(LEARNING, step.views.draws, 0)
     with mock.patch.object(step.views, "learn", wraps=step.views.learn) as learn:
         step(given)
     _, predicted, labels = learn.call_args.args
@@ -343,15 +284,10 @@ def test_probes_are_scored_by_probabilities_against_their_own_labels() -> None:
 
 
 def test_state_is_all_that_the_next_step_depends_on() -> None:
-    recipe = replace(tiny.RECIPE, strong="cta")
     for name in methods.METHODS:
-        net, other = networks.build("wrn-tiny", 3), networks.build("wrn-tiny", 3)
-        build = [
-            methods.build(name, classes=3, net=each, recipe=PseudoLabels(tau=0.4), options={}) for each in (net, other)
-        ]
-        first, second = Step(net, build[0], recipe, tiny.CPU, print), Step(other, build[1], recipe, tiny.CPU, print)
+        first, second = (a_step(LEARNING, name) for _ in range(2))
         for number in range(2):
-            first(inputs(recipe, first.views.draws, number))
+            first(inputs(LEARNING, first.views.draws, number))
         saved = {key: value.clone() for key, value in first.state().items()}
         second.restore(saved)
         assert tiny.same(first.state(), second.state())
@@ -359,33 +295,25 @@ def test_state_is_all_that_the_next_step_depends_on() -> None:
             assert tiny.same(getattr(first, part).state_dict(), getattr(second, part).state_dict()), (name, part)
         assert (first.views.state_dict()["policy.rates"] != 1).any()  # they have been learned
         for step in (first, second):
-            step(inputs(recipe, first.views.draws, 9))
+            step(inputs(LEARNING, first.views.draws, 9))
         assert tiny.same(first.state(), second.state()), name
         assert not tiny.same(first.state(), saved), name
 
 
 def test_batch_norm_remembers_as_long_as_the_weight_average() -> None:
-    net = networks.build("wrn-tiny", 3)
-    Step(net, _Softmax(), replace(tiny.RECIPE, ema_decay=0.97), tiny.CPU, print)
-    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
+    step = a_step(replace(tiny.RECIPE, ema_decay=0.97))
+    norms = [module for module in step.net.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms
     assert all(norm.momentum == pytest.approx(0.03) for norm in norms)
 
 
 @pytest.mark.parametrize("statistics", ["global", "kept"])
 def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
-    net = networks.build("wrn-tiny", 3)
     recipe = replace(tiny.RECIPE, batch_norm=statistics)
-    step = Step(
-        net,
-        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
-        recipe,
-        tiny.CPU,
-        pytest.fail,
-    )
+    step = a_step(recipe)
     before = {name: value.clone() for name, value in step.average.net.state_dict().items()}
     step(inputs(recipe, step.views.draws, 0))
-    for trained in (net, step.average.net):
+    for trained in (step.net, step.average.net):
         for name, value in trained.state_dict().items():
             if "running" in name:
                 assert torch.equal(value, before[name]) == (statistics == "kept"), name
@@ -394,9 +322,8 @@ def test_running_statistics_move_unless_they_are_kept(statistics: str) -> None:
 
 
 def test_phases_train_what_they_say() -> None:
-    net = networks.build("wrn-tiny", 3)
-    method = methods.build("mcd", classes=3, net=net, options={})
-    step = Step(net, method, tiny.RECIPE, tiny.CPU, print)
+    step = a_step(method="mcd")
+    net, method = step.net, step.method
     whole, heads, features = ({id(parameter) for parameter in part} for part in step.trained)
     assert heads | features == whole == {id(parameter) for parameter in [*net.parameters(), *method.parameters()]}
     assert not heads & features
@@ -406,14 +333,11 @@ def test_phases_train_what_they_say() -> None:
 
 
 def test_the_loss_that_is_told_is_that_of_all_phases() -> None:
-    net = networks.build("wrn-tiny", 3)
-    method = methods.build("mcd", classes=3, net=net, options={})
-
     def phase(loss: float) -> Phase:
         return Phase(lambda net, batch: (loss + 0 * net(batch.x_sl_w).sum(), {}), "features")
 
-    method.phases = [phase(loss) for loss in (1.0, 2.0, 4.0)]
-    step = Step(net, method, tiny.RECIPE, tiny.CPU, pytest.fail)
+    step = a_step(method="mcd")
+    step.method.phases = [phase(loss) for loss in (1.0, 2.0, 4.0)]
     step(inputs(tiny.RECIPE, step.views.draws, 0))
     assert step.meter.read()[0]["loss"] == 7
 
@@ -422,17 +346,10 @@ def moved(**changes: float) -> dict[str, Tensor]:
     """What one step changes of a network, always from the same weights."""
     recipe = replace(tiny.RECIPE, weight_decay=0.0, **changes)  # type: ignore[arg-type]
     torch.manual_seed(0)
-    net = networks.build("wrn-tiny", 3)
-    before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    step = Step(
-        net,
-        methods.build("adamatch", classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={}),
-        recipe,
-        tiny.CPU,
-        pytest.fail,
-    )
+    step = a_step(recipe)
+    before = {name: value.detach().clone() for name, value in step.net.named_parameters()}
     step(inputs(recipe, step.views.draws, 0))
-    return {name: value.detach() - before[name] for name, value in net.named_parameters()}
+    return {name: value.detach() - before[name] for name, value in step.net.named_parameters()}
 
 
 def test_what_lies_below_the_head_may_have_a_learning_rate_of_its_own() -> None:
@@ -462,10 +379,8 @@ def test_adamw_against_numpy() -> None:
 def test_short_runs_are_not_compiled() -> None:
     machine = Machine(torch.device("cpu"), "fp32", compile=True, graph=False)
     for steps in (WORTH_COMPILING - 1, WORTH_COMPILING):
-        recipe, net = replace(tiny.RECIPE, batch=2, images=2 * steps), networks.build("wrn-tiny", 3)
-        method = methods.build("supervised", classes=3, net=net, options={})
         with mock.patch.object(step_module, "compiled") as asked:
-            Step(net, method, recipe, machine, pytest.fail)
+            a_step(replace(tiny.RECIPE, batch=2, images=2 * steps), "supervised", machine)
         assert {call.args[1].compile for call in asked.call_args_list} == {steps >= WORTH_COMPILING}
 
 
@@ -482,10 +397,8 @@ def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
     counters = torch._dynamo.utils.counters["aot_autograd"]
     before = counters["autograd_cache_bypass"]
     machine = Machine(torch.device("cpu"), "bf16", compile=True, graph=False)
-    recipe = replace(tiny.RECIPE, size=8, batch=2, strong="cta")
-    net = networks.build("wrn-tiny", 3)
-    method = methods.build("adamatch", classes=3, net=net, options={})
-    step = Step(net, method, recipe, machine, pytest.fail)
+    recipe = replace(LEARNING, size=8, batch=2)
+    step = a_step(recipe, machine=machine)
     step(inputs(recipe, step.views.draws, 0))
     assert (
         counters["autograd_cache_miss"] + counters["autograd_cache_hit"] >= 5
@@ -496,9 +409,7 @@ def test_everything_that_is_compiled_is_kept_in_the_compilers_cache() -> None:
 def gpu_step(name: str, strong: str, machine: Machine) -> tuple[Step, Recipe]:
     recipe = replace(tiny.RECIPE, size=32, batch=8, uratio=3, strong=strong, mirror=True, network="wrn-small")
     torch.manual_seed(0)
-    net = networks.build(recipe.network, 3)
-    method = methods.build(name, classes=3, net=net, recipe=PseudoLabels(tau=0.4), options={})
-    return Step(net, method, recipe, machine, pytest.fail), recipe
+    return a_step(recipe, name, machine), recipe
 
 
 @pytest.mark.gpu
@@ -526,22 +437,17 @@ def test_nothing_is_read_back(name: str, compiled: bool) -> None:
 @pytest.mark.usefixtures("_compiled")
 @CUDA
 @pytest.mark.parametrize("name", ["adamatch", "mcd"])
-def test_captured_steps_equal_eager_ones(name: str) -> None:
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        ends = []
-        for fast in (False, True):
-            machine = Machine(torch.device("cuda"), "fp32", compile=fast, graph=fast)
-            step, recipe = gpu_step(name, "cutout", machine)
-            captured = Captured(step, machine)
-            for number in range(20):
-                captured(inputs(recipe, step.views.draws, number, lr=0.003, device="cuda"))
-            ends.append({key: value.float().cpu() for key, value in step.state().items()})
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+def test_captured_steps_equal_eager_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    ends = []
+    for fast in (False, True):
+        machine = Machine(torch.device("cuda"), "fp32", compile=fast, graph=fast)
+        step, recipe = gpu_step(name, "cutout", machine)
+        captured = Captured(step, machine)
+        for number in range(20):
+            captured(inputs(recipe, step.views.draws, number, lr=0.003, device="cuda"))
+        ends.append({key: value.float().cpu() for key, value in step.state().items()})
     eager, fast_end = ends
     assert eager.keys() == fast_end.keys()
     for key, value in eager.items():

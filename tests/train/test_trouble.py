@@ -4,11 +4,9 @@ import math
 import os
 import re
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,9 +14,7 @@ from torch import Tensor
 from train import tiny
 
 from adamatch.base.errors import InputError
-from adamatch.images.tasks import Labelled
-from adamatch.train.health import warnings_of
-from adamatch.train.meter import Meter
+from adamatch.train.meter import Meter, warnings_of
 from adamatch.train.speed import Captured, Inputs
 from adamatch.train.step import Step
 
@@ -33,8 +29,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(Step, "__call__", poisoned)
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 8, 12])
-@pytest.mark.parametrize("method", ["adamatch", "mcd"])
+@pytest.mark.parametrize(("step", "method"), [(1, "adamatch"), (3, "mcd"), (4, "adamatch"), (12, "mcd")])
 def test_the_step_and_the_last_good_checkpoint_are_named(
     step: int, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,16 +53,7 @@ def test_the_step_is_right_in_a_run_that_was_resumed(tmp_path: Path, monkeypatch
         tiny.solve(run, tmp_path / "run")
 
 
-def test_a_soft_label_that_is_no_number(tmp_path: Path) -> None:
-    problem = tiny.problem()
-    labels = np.eye(3, dtype=np.float32)[problem.labelled[0].labels.astype(int)]
-    labels[:] = np.nan
-    spoilt = replace(problem, labelled=(Labelled(problem.labelled[0].parts, labels),))
-    with pytest.raises(InputError, match="since step 1:"):
-        tiny.solve(tiny.a_run(), tmp_path / "run", posed=spoilt)
-
-
-@pytest.mark.parametrize("lr", [1e4, 1e15, 1e30])
+@pytest.mark.parametrize("lr", [1e4, 1e30])
 def test_a_huge_learning_rate(lr: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses: list[float] = []
     add = Meter.add

@@ -16,7 +16,7 @@ import adamatch
 from adamatch.base.errors import InputError, Interruption
 from adamatch.cli import app
 from adamatch.config.run import Run
-from adamatch.train import resume, run_folder, stopping
+from adamatch.train import loop, resume, run_folder
 from adamatch.train.speed import Captured
 
 SOURCE, TARGET, TEST = arrays(30), arrays(12, 1)[0], arrays(9, 2)
@@ -26,9 +26,17 @@ def fit(out: Path, **more: Any) -> adamatch.Model:
     return adamatch.fit(**{"source": SOURCE, "target": TARGET, "out": out, "twin": False, **TINY, **more})
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that is only looked at."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    fit(out)
+    return out
+
+
 def interrupt(out: Path, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "agreed", lambda stopped, done, last: done == 1)
+        patch.setattr(loop, "stop_agreed", lambda stopped, done, last: done == 1)
         with pytest.raises(Interruption):
             fit(out, **more)
     assert not (out / "result.json").exists()
@@ -55,13 +63,11 @@ def result(out: Path) -> dict[str, Any]:
         ({"repeat": True}, "repeat was off and is on now"),
     ],
 )
-def test_the_argument_that_differs_is_named(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    fit(tmp_path / "run")
+def test_the_argument_that_differs_is_named(finished: Path, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError) as error:
-        fit(tmp_path / "run", **changes)
-    assert f"holds another run ({told}): choose another folder, or give overwrite=True to replace it" in str(
-        error.value
-    )
+        fit(finished, **changes)
+    line = f"holds another run ({told}): choose another folder, or give overwrite=True to replace it"
+    assert line in str(error.value)
 
 
 def test_on_the_command_line_it_is_named_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +186,6 @@ def test_an_interrupted_run_is_not_prolonged(tmp_path: Path, monkeypatch: pytest
         fit(tmp_path / "run", images=16)
 
 
-def not_refused(out: Path) -> None:
-    try:
-        fit(out, images=16)
-    except InputError as error:
-        pytest.fail(f"refused: {error}")
-
-
 def test_prolonging_may_be_killed_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
     fit(out)
@@ -199,7 +198,7 @@ def test_prolonging_may_be_killed_at_any_moment(tmp_path: Path, monkeypatch: pyt
         with monkeypatch.context() as patch:
             patch.setattr(where, name, die)
             with pytest.raises(KeyboardInterrupt):
-                not_refused(out)
+                fit(out, images=16)
     assert not (out / "result.json").exists()
-    not_refused(out)
+    fit(out, images=16)
     assert result(out / "earlier")["run"]["recipe"]["images"] == 8

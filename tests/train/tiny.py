@@ -1,4 +1,4 @@
-"""Runs of a second: a problem of 8 x 8 images in memory, and processes that do such a run and die at a chosen moment."""
+"""Runs of a second: a problem of 8 x 8 images in memory, and processes that die at a chosen moment of such a run."""
 
 import dataclasses
 import itertools
@@ -131,7 +131,7 @@ def started(function: Callable[..., None], *args: Any) -> BaseProcess:
 def doomed(text: str, out: Path, moment: str, place: Place = "auto") -> None:
     """Do the run of this JSON, and die by SIGKILL at a moment such as "step 5" (see MOMENTS).
 
-    "half 2" is inside of the second writing of tensors, "rename result.json" and "renamed result.json" around its rename.
+    "half 2" is within the second writing of tensors, "rename result.json" and "renamed result.json" around its rename.
     """
     torch.set_num_threads(1)
     kind, _, which = moment.partition(" ")
@@ -215,3 +215,15 @@ def at_call(owner: Any, name: str, number: int, act: Callable[[], None]) -> None
         return function(*args, **kwargs)
 
     setattr(owner, name, counted)
+
+
+def raising(function: Callable[..., Any], number: int, error: BaseException) -> Callable[..., Any]:
+    """The function, but for its call of this number."""
+    calls = itertools.count(1)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return function(*args, **kwargs)
+
+    return call

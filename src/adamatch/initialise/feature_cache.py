@@ -1,7 +1,7 @@
-"""What the frozen blocks of a network make of a problem's images, computed once: training then begins above them.
+"""Outputs of a network's frozen blocks for a problem's images, computed once: training then runs the blocks above them.
 
-A few weak and a few strong views of every training image are made before the first step, from the run's seed: a run that goes
-on makes the same again, and its twin finds them made. The first weak view is the image as it is; evaluations look at that one.
+A few weak and a few strong views of every training image are made before the first step, from the run's seed: a resumed
+run makes the same again, and its twin finds them cached. The first weak view is the image itself, for evaluations.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from adamatch.train.execution import Execution
 from adamatch.train.progress import bar_before
 
 BATCH = 8  # images at a time: with more, a CPU spends half of its time on memory
-FULL = 0.7  # of the free memory: more is not taken
+FULL = 0.7  # part of the free memory that the cache may take
 
 
-class Bank:
-    """`bank(problem)` is the same problem with float16 maps for images: (n, views, h, w, C), and (n, h, w, C) in its tests."""
+class FeatureCache:
+    """`cache(problem)`: the problem with float16 maps for images, [n, views, h, w, C], and [n, h, w, C] for tests."""
 
     def __init__(self, net: Upper, run: Run, execution: Execution) -> None:
         recipe, device = run.recipe, execution.machine.device
@@ -39,43 +39,29 @@ class Bank:
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
         self.bar = bar_before(execution.quiet)
         weights = b"".join(each.cpu().numpy().tobytes() for each in self.lower.state_dict().values())
-        self.how = (
-            hashlib.sha256(weights).digest(),
-            recipe.cached_views,
-            recipe.size,
-            recipe.strong,
-            recipe.mirror,
-            run.seed,
-        )
+        how = recipe.cached_views, recipe.size, recipe.strong, recipe.mirror, run.seed
+        self.how = (hashlib.sha256(weights).digest(), *how)
 
     def __call__(self, problem: Problem, *, unlabelled: bool = True) -> Problem:
-        """`unlabelled` says whether unlabelled images are trained on; else they are needed as they are, for evaluations."""
+        """`unlabelled`: these images are trained on, in views; else evaluations alone need them."""
         pools: list[tuple[Sequence[Any], int]] = [(pool.parts, self.count) for pool in problem.labelled]
         pools.append((problem.unlabelled.parts, self.count if unlabelled else 0))
         pools += [((store.images,), 0) for store in problem.tests.values()]
-        missing = [pool for number, pool in enumerate(pools) if self._held(*pool, number) is None]
+        missing = [pool for number, pool in enumerate(pools) if self._cached(*pool, number) is None]
         total = sum(max(1, 2 * count) * len(part) for parts, count in missing for part in parts)
         self._check_room(total)
         with self.bar:
             self.task = self.bar.add_task("views through the frozen blocks", total=total)
-            maps = [self._maps(parts, count, number) for number, (parts, count) in enumerate(pools)]
-        labelled, target, tests = (
-            maps[: len(problem.labelled)],
-            maps[len(problem.labelled)],
-            maps[len(problem.labelled) + 1 :],
-        )
+            maps = iter([self._maps(parts, count, number) for number, (parts, count) in enumerate(pools)])
         return replace(
             problem,
-            labelled=tuple(replace(pool, parts=(each,)) for pool, each in zip(problem.labelled, labelled, strict=True)),
-            unlabelled=Unlabelled((target,)),
-            tests={
-                name: replace(store, images=each[:, 0])
-                for (name, store), each in zip(problem.tests.items(), tests, strict=True)
-            },
+            labelled=tuple(replace(pool, parts=(next(maps),)) for pool in problem.labelled),
+            unlabelled=Unlabelled((next(maps),)),
+            tests={name: replace(store, images=next(maps)[:, 0]) for name, store in problem.tests.items()},
         )
 
-    def _held(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any] | None:
-        """What an earlier training made of the same images in the same way."""
+    def _cached(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any] | None:
+        """Maps of the same images that an earlier training made in the same way."""
         _, maps = self.made.get(self._key(parts, number), (None, np.empty((0, 0))))
         many = max(1, 2 * count)
         return maps[:, :many] if maps.shape[1] >= many else None
@@ -86,8 +72,8 @@ class Bank:
     @torch.inference_mode()
     def _maps(self, parts: Sequence[Any], count: int, number: int) -> NDArray[Any]:
         """`count` weak and as many strong views of each image, or the image alone, through the frozen blocks."""
-        if (held := self._held(parts, count, number)) is not None:
-            return held
+        if (cached := self._cached(parts, count, number)) is not None:
+            return cached
         generator = torch.Generator().manual_seed(self.seed * 10 + number)
         maps = np.empty((sum(map(len, parts)), max(1, 2 * count), *self._shape()), np.float16)
         done = 0
@@ -98,11 +84,11 @@ class Bank:
                     maps[done : done + len(x), place] = self._through(view).cpu().numpy()
                     self.bar.advance(self.task, len(x))
                 done += len(x)
-        self.made[self._key(parts, number)] = parts, maps  # parts as well, lest others get their ids
+        self.made[self._key(parts, number)] = parts, maps  # parts as well, so that no others get their ids
         return maps
 
     def _views_of(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[tuple[int, Tensor]]:
-        """Views of images uint8 [B, 3, H, W], each with its place: first the weak ones, then the strong ones."""
+        """Views of images uint8 [B, 3, H, W], with their places: first the weak ones, then the strong ones."""
         yield 0, normalise(x)
         for number in range(count):
             weak, strong = self.views(x, torch.rand(len(x), self.views.draws, generator=generator).to(self.device))
@@ -117,14 +103,14 @@ class Bank:
 
     @torch.inference_mode()
     def _shape(self) -> tuple[int, ...]:
-        """Of one map: h, w, C."""
+        """h, w, C of one map."""
         return tuple(self._through(torch.zeros(1, 3, self.size, self.size, device=self.device)).shape[1:])
 
     def _check_room(self, total: int) -> None:
         needed, free = total * int(np.prod(self._shape())) * 2, free_host()
         if needed > FULL * free:
+            sizes = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
             raise InputError(
-                f"{total:,} views of the images take {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free: "
-                f"choose a smaller {argument('size')}, give fewer images, or {argument('frozen', 0)} to train the whole network "
-                "from the images"
+                f"{total:,} views of the images take {sizes}: choose a smaller {argument('size')}, give fewer images, "
+                f"or {argument('frozen', 0)} to train the whole network from the images"
             )

@@ -1,6 +1,6 @@
 """Pre-training without labels: the network learns which views are of one image (SimCLR, Chen et al., ICML 2020).
 
-Its features then let labels spread to neighbours (`propagate`), where few images have one and there are no learned weights.
+Labels can then be propagated along its features, where few images have one and there are no pretrained weights.
 """
 
 import math
@@ -20,9 +20,9 @@ from adamatch.config.run import Run
 from adamatch.images.feed import Feed
 from adamatch.images.tasks import Unlabelled
 from adamatch.methods import parts
-from adamatch.train import checkpoint, stopping
-from adamatch.train.execution import Execution
-from adamatch.train.optim import decay_weights, memory_of
+from adamatch.train import checkpoint
+from adamatch.train.execution import Execution, stop_agreed, stop_signals
+from adamatch.train.optim import decay_weights, optimiser_state
 from adamatch.train.progress import Progress, bar_before
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured, Machine
@@ -30,12 +30,12 @@ from adamatch.train.speed import Captured, Machine
 TIMES = 4  # images of a batch, for each labelled one of a later step
 LR, RISE, WEIGHT_DECAY = 2e-3, 0.1, 1e-4  # of AdamW; the learning rate rises over a tenth of the steps, and falls to 0
 TEMPERATURE = 0.2
-WIDE, NARROW = 256, 64  # outputs of the layers above the features, which are thrown away
-LEAST = 0.5  # of an image that a crop has
+WIDE, NARROW = 256, 64  # outputs of the projection's layers
+SMALLEST = 0.5  # part of an image's area in a crop
 GREY, INVERTED = 0.3, 0.5  # how often a view is
 DRAWS = 11  # random numbers of a view
 FOLDER = "without-labels"  # of its checkpoints, among the run's
-MEMORIES = ("step", "exp_avg", "exp_avg_sq")  # of AdamW
+ADAMW = ("step", "exp_avg", "exp_avg_sq")  # its state
 
 
 class Pair(NamedTuple):
@@ -52,9 +52,9 @@ class Contrast:
     def __init__(self, net: Any, machine: Machine) -> None:
         device, width = machine.device, net.head.in_features
         self.net = net.to(device, memory_format=torch.channels_last).train()
-        self.above = nn.Sequential(nn.Linear(width, WIDE), nn.ReLU(), nn.Linear(WIDE, NARROW)).to(device)
+        self.projection = nn.Sequential(nn.Linear(width, WIDE), nn.ReLU(), nn.Linear(WIDE, NARROW)).to(device)
         heads = {id(parameter) for parameter in net.head.parameters()}
-        self.trained = [each for each in (*net.parameters(), *self.above.parameters()) if id(each) not in heads]
+        self.trained = [each for each in (*net.parameters(), *self.projection.parameters()) if id(each) not in heads]
         self.machine, self.lr = machine, torch.zeros((), device=device)
         groups = [{**group, "lr": self.lr} for group in decay_weights(self.trained, WEIGHT_DECAY)]
         self.optimiser = torch.optim.AdamW(groups, capturable=device.type == "cuda")
@@ -64,59 +64,28 @@ class Contrast:
         x = normalise(pair.x).repeat(2, 1, 1, 1)
         both = view(x, pair.u).to(self.machine.device).contiguous(memory_format=torch.channels_last)
         with self.machine.autocast():
-            z = self.above(self.net.features(both))
-            loss = contrast(torch.cat([ranks.gathered(half) for half in z.chunk(2)]))  # all ranks' images are others
-        for parameter, gradient in zip(
-            self.trained, ranks.averaged(torch.autograd.grad(loss, self.trained)), strict=True
-        ):
+            z = self.projection(self.net.features(both))
+            loss = contrast(torch.cat([ranks.gathered(half) for half in z.chunk(2)]))  # with the images of all ranks
+        gradients = ranks.averaged(torch.autograd.grad(loss, self.trained))
+        for parameter, gradient in zip(self.trained, gradients, strict=True):
             parameter.grad = gradient
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on."""
-        parts = {"net": self.net, "above": self.above}
+        parts = {"net": self.net, "projection": self.projection}
         tensors = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
         for number, parameter in enumerate(self.trained):
             tensors |= {f"{key}.{number}": value for key, value in self.optimiser.state[parameter].items()}
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, part in (("net", self.net), ("above", self.above)):
+        for name, part in (("net", self.net), ("projection", self.projection)):
             part.load_state_dict({key: tensors[f"{name}.{key}"] for key in part.state_dict()})
         for number, parameter in enumerate(self.trained):
-            for key in MEMORIES:
-                self.optimiser.state[parameter][key] = memory_of(parameter, tensors[f"{key}.{number}"])
-
-
-class Saved:
-    """Its checkpoints, in a folder of their own: `state` of all that a step draws from and changes."""
-
-    def __init__(self, folder: RunFolder, step: Contrast, feed: Feed, generator: torch.Generator) -> None:
-        self.folder, self.path = folder, folder.checkpoints / FOLDER
-        self.step, self.feed, self.generator = step, feed, generator
-
-    def save(self, done: int, facts: Mapping[str, Any]) -> None:
-        if ranks.rank() > 0:
-            return  # all ranks have the same state
-        self.folder.check()
-        make_folder(self.folder.checkpoints)
-        tensors = self.step.state() | checkpoint.randoms(self.step.machine.device)
-        checkpoint.save(self.path, done, tensors | {"generator": self.generator.get_state()}, facts)
-
-    def resume(self, facts: Mapping[str, Any], progress: Progress) -> int:
-        """How many steps are done; one with other facts is of no use."""
-        found = ranks.from_first(lambda: checkpoint.load(self.path, progress.warn))
-        if found is None or any(found[1].get(name) != value for name, value in facts.items()):
-            return 0
-        tensors, done = found[0], int(found[1]["step"])
-        self.step.restore(tensors)
-        self.feed.seek(done)
-        if len(tensors["generator"]) == len(self.generator.get_state()):  # else another kind of device's
-            self.generator.set_state(tensors["generator"])
-        checkpoint.set_randoms(tensors, self.step.machine.device)
-        progress.say(f"resuming from step {done} of {facts['steps']} without labels")
-        return done
+            saved = {key: optimiser_state(parameter, tensors[f"{key}.{number}"]) for key in ADAMW}
+            self.optimiser.state[parameter].update(saved)
 
 
 def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder, execution: Execution) -> None:
@@ -128,24 +97,41 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
     feed = Feed(unlabelled, batch=batch, classes=1, seed=seed, device=machine.images, place=execution.place)
     generator = torch.Generator(machine.images).manual_seed(seed)
     step, steps = Contrast(net, machine), max(1, run.recipe.simclr_images // batch)
-    saved, facts = Saved(folder, step, feed, generator), {"steps": steps, "batch": batch, "ranks": ranks.count()}
-    start = saved.resume(facts, Progress(run.recipe, quiet=execution.quiet))
+    facts, checkpoints = {"steps": steps, "batch": batch, "ranks": ranks.count()}, folder.checkpoints / FOLDER
+    progress, start = Progress(run.recipe, quiet=execution.quiet), 0
+
+    found = ranks.from_first(lambda: checkpoint.load(checkpoints, progress.warn))
+    if found is not None and facts.items() <= found[1].items():
+        tensors, start = found[0], int(found[1]["step"])
+        step.restore(tensors)
+        feed.seek(start)
+        if len(tensors["generator"]) == len(generator.get_state()):  # else another kind of device's
+            generator.set_state(tensors["generator"])
+        checkpoint.set_randoms(tensors, machine.device)
+        progress.say(f"resuming from step {start} of {steps} without labels")
+
+    def save(done: int) -> None:
+        if ranks.rank() == 0:  # all ranks have the same state
+            folder.check()
+            make_folder(folder.checkpoints)
+            tensors = step.state() | checkpoint.randoms(machine.device) | {"generator": generator.get_state()}
+            checkpoint.save(checkpoints, done, tensors, facts)
+
     captured, last_saved = Captured(step, machine), time.monotonic()
-    with bar_before(execution.quiet) as bar, stopping.signals() as stopped:
+    with bar_before(execution.quiet) as bar, stop_signals() as signals:
         shown = bar.add_task("views of the images, without labels", total=steps, completed=start)
         for done in range(start + 1, steps + 1):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
             lr = torch.full((), learning_rate((done - 1) / steps), device=machine.images)
             captured(Pair(feed.next()[0], ranks.share(u), lr))
             bar.update(shown, completed=done)
-            stop = stopping.agreed(stopped, done, done == steps)
+            stop = stop_agreed(signals, done, done == steps)
             if stop or time.monotonic() - last_saved > execution.seconds_per_checkpoint:  # by each rank's own clock
-                saved.save(done, facts)
+                save(done)
                 last_saved = time.monotonic()
             if stop:
-                raise Interruption(
-                    f"stopped at step {done} of {steps} without labels, all of it saved in {folder.path}"
-                )
+                line = f"stopped at step {done} of {steps} without labels, all of it saved in {folder.path}"
+                raise Interruption(line)
 
 
 def learning_rate(progress: float) -> float:
@@ -155,14 +141,14 @@ def learning_rate(progress: float) -> float:
 def contrast(z: Tensor) -> Tensor:
     """NT-Xent of z [2n, d]: rows i and n + i are of one image."""
     z = normalize(parts.precise(z))
-    likeness = z @ z.T / TEMPERATURE
-    likeness = likeness.masked_fill(torch.eye(len(z), dtype=torch.bool, device=z.device), -math.inf)
-    return cross_entropy(likeness, torch.arange(len(z), device=z.device).roll(len(z) // 2))
+    similarity = z @ z.T / TEMPERATURE
+    similarity = similarity.masked_fill(torch.eye(len(z), dtype=torch.bool, device=z.device), -math.inf)
+    return cross_entropy(similarity, torch.arange(len(z), device=z.device).roll(len(z) // 2))
 
 
 def view(x: Tensor, u: Tensor) -> Tensor:
     """A crop of each image [n, 3, h, w] in other colours."""
-    scale = (LEAST + (1 - LEAST) * u[:, 0]).sqrt()
+    scale = (SMALLEST + (1 - SMALLEST) * u[:, 0]).sqrt()
     place = torch.zeros(len(x), 2, 3, device=x.device, dtype=x.dtype)
     place[:, 0, 0] = place[:, 1, 1] = scale
     place[:, :, 2] = (1 - scale)[:, None] * (2 * u[:, 1:3] - 1)

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors in a safetensors file, all else in a JSON file beside it that vouches for both by checksum."""
+"""Checkpoints: tensors in a safetensors file, all else in a JSON file beside it, with checksums of both."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -30,36 +30,30 @@ KEPT = 2
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
     """Write a checkpoint and drop all but the last two. The JSON file comes last: without it there is no checkpoint."""
-    try:
-        return _save(folder, step, tensors, facts)
-    except (OSError, SafetensorError) as error:
-        remedy = "make room" if disk_is_full(error) else "see to that"
-        before = "the one before it is whole" if newest(folder) else "there was none before it"
-        raise InputError(
-            f"{folder}: the checkpoint of step {step} could not be written ({disk_reason(error)}): {remedy} and run the same "
-            f"command again; {before}"
-        ) from None
-
-
-def _save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
-    try:
-        folder.mkdir(exist_ok=True)
-        sync(folder.parent)
-    except FileNotFoundError:
-        raise InputError(f"{folder.parent} was removed while the run was running: run the same command again") from None
     path = folder / f"step-{step:09d}.safetensors"
     described = path.with_suffix(".json")
     try:
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
         write_tensors(path, tensors)
         write_atomically(described, json.dumps(sealed({**facts, "step": step, "sha256": checksum(path)})))
-    except (OSError, SafetensorError):
+        kept = {each.stem for each in _newest_first(folder)[:KEPT]}
+        for old in sorted(folder.glob("step-*")):  # of each the JSON file first
+            if old.stem not in kept:
+                old.unlink()
+    except (OSError, SafetensorError) as error:
+        if not folder.parent.exists():
+            raise InputError(
+                f"{folder.parent} was removed while the run was running: run the same command again"
+            ) from None
         if not described.exists():
             path.unlink(missing_ok=True)
-        raise
-    kept = {each.stem for each in _newest_first(folder)[:KEPT]}
-    for old in sorted(folder.glob("step-*")):  # of each the JSON file first
-        if old.stem not in kept:
-            old.unlink()
+        remedy = "make room" if disk_is_full(error) else "see to that"
+        before = "the one before it is whole" if newest(folder) else "there was none before it"
+        raise InputError(
+            f"{folder}: the checkpoint of step {step} could not be written ({disk_reason(error)}): {remedy} and run "
+            f"the same command again; {before}"
+        ) from None
     return path
 
 
@@ -75,7 +69,7 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass  # said below, as for a wrong checksum
         except (OSError, SafetensorError) as error:
-            if isinstance(error, OSError) or is_transient(error):  # it may be whole, and then is not to be done again
+            if isinstance(error, OSError) or is_transient(error):  # it may be whole: its steps are not taken again
                 raise InputError(
                     f"{path} cannot be read ({disk_reason(error)}): see to that and run the same command again"
                 ) from None
@@ -84,27 +78,27 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file, whole or not at all, for others to read as any file of ours is (the library's are the owner's)."""
+    """A safetensors file, whole or not at all, with usual permissions (the library lets the owner alone read it)."""
+    how = {"copy": True, "memory_format": torch.contiguous_format}  # the format takes no shared memory (tied weights)
+    copies = {name: tensor.detach().to("cpu", **how) for name, tensor in tensors.items()}  # type: ignore[call-overload]
 
     def write(part: Path) -> None:
         part.touch()
         mode = part.stat().st_mode
-        save_file(apart, part)
+        save_file(copies, part)
         part.chmod(mode)
 
-    apart = {name: _apart(tensor) for name, tensor in tensors.items()}
     write_whole(path, write)
 
 
 def randoms(device: torch.device) -> dict[str, Tensor]:
-    """The state of torch's own random numbers, from which a network may have its dropout."""
+    """The state of torch's own random numbers, which a network's dropout may draw from."""
     found = {"random.cpu": torch.get_rng_state()}
     return found | {"random.cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else found
 
 
 def set_randoms(tensors: Mapping[str, Tensor], device: torch.device) -> None:
-    if "random.cpu" in tensors:  # an earlier version saved none
-        torch.set_rng_state(tensors["random.cpu"])
+    torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and device.type == "cuda":
         torch.cuda.set_rng_state(tensors["random.cuda"], device)
 
@@ -112,11 +106,6 @@ def set_randoms(tensors: Mapping[str, Tensor], device: torch.device) -> None:
 def newest(folder: Path) -> Path | None:
     """The newest checkpoint's tensors."""
     return next((path.with_suffix(".safetensors") for path in _newest_first(folder)), None)
-
-
-def _apart(tensor: Tensor) -> Tensor:
-    """A copy in memory of its own: the format takes no two names for the same memory (tied weights)."""
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
 def _newest_first(folder: Path) -> list[Path]:

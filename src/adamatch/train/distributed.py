@@ -1,4 +1,4 @@
-"""One run on several processes: `torchrun --nproc-per-node N -m adamatch train ...`, or a process group of one's own."""
+"""One run on several processes: of `torchrun --nproc-per-node N -m adamatch ...`, or the caller's process group."""
 
 import atexit
 import hashlib
@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -26,9 +25,9 @@ from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, Interruption, StoppedElsewhere
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, split_hash
-from adamatch.train.heartbeat import BEAT, SUSPECT, Pulse
+from adamatch.train.heartbeat import BEAT, SUSPECT, Heartbeat
 
-FIRST_SPEAKS = 1.0  # seconds by which rank 0 is ahead, when all ranks end for the same reason
+FIRST_SPEAKS = 1.0  # seconds that others wait for rank 0 to say it, when all ranks end for the same reason
 _joins = itertools.count()
 
 
@@ -46,11 +45,11 @@ def joined(device: torch.device) -> Iterator[None]:
     if ranks.count() > 1 or not dist.is_initialized() or dist.get_world_size() == 1:  # inside of it already, or alone
         yield
         return
-    stopped: Interruption | None = None  # raised when all have parted in peace
-    with ranks.together(), _sigterm():
+    stopped: Interruption | None = None  # raised when all ranks have left in order
+    with ranks.together(), _sigterm_raises():
         names = ranks.everyone(f"rank {ranks.rank()} on {socket.gethostname()}")
-        pulse = Pulse(PrefixStore(f"adamatch/{next(_joins)}", _get_default_store()), ranks.rank(), names)
-        pulse.start()
+        heartbeat = Heartbeat(PrefixStore(f"adamatch/{next(_joins)}", _get_default_store()), ranks.rank(), names)
+        heartbeat.start()
         try:
             yield
             ranks.wait()  # for rank 0 to have written everything
@@ -59,11 +58,11 @@ def joined(device: torch.device) -> Iterator[None]:
             with suppress(ranks.Silence):
                 ranks.wait()
         except (ranks.Silence, Terminated) as error:
-            raise _verdict(pulse, error) from None
+            raise _lost(heartbeat, error) from None
         except (Exception, KeyboardInterrupt) as error:
-            raise _told(pulse, error) from None
+            raise _ended(heartbeat, error) from None
         finally:
-            pulse.stop()
+            heartbeat.stop()
     if stopped is not None:
         raise stopped
 
@@ -72,13 +71,14 @@ def agree(run: Run, problem: Problem) -> None:
     """All ranks have to be about the same run, with the same images; and its batches have to be shared out evenly."""
     if ranks.count() == 1:
         return
-    told = ranks.everyone((socket.gethostname(), _facts(run, problem)))
-    for rank, (host, theirs) in enumerate(told):
-        for name, wanted in told[0][1].items():
+    hosts = ranks.everyone(socket.gethostname())
+    first, *others = ranks.everyone(_facts(run, problem))
+    for rank, theirs in enumerate(others, 1):
+        for name, wanted in first.items():
             if theirs.get(name) != wanted:
                 raise InputError(
-                    f"rank {rank} on {host} has {name} {theirs.get(name)}, and rank 0 has {wanted}: start every rank with the "
-                    "same versions, command and data"
+                    f"rank {rank} on {hosts[rank]} has {name} {theirs.get(name)}, and rank 0 has {wanted}: start every "
+                    "rank with the same versions, command and data"
                 )
     check_batch(run.recipe.batch, ranks.count())
 
@@ -91,7 +91,7 @@ def check_batch(batch: int, count: int) -> None:
 
 
 def same_weights(net: nn.Module) -> None:
-    """All ranks start with rank 0's: a network of somebody's own may have been made with other random numbers on each."""
+    """All ranks start with rank 0's weights: a user's network may have been made with other random numbers on each."""
     if ranks.count() > 1:
         net.load_state_dict(ranks.from_first(lambda: {name: value.cpu() for name, value in net.state_dict().items()}))
 
@@ -113,7 +113,7 @@ def _facts(run: Run, problem: Problem) -> dict[str, Any]:
 
 
 def speaks() -> bool:
-    """Whether this process is the one to print: torchrun's first, or the only one."""
+    """Whether this process prints: torchrun's first, or the only one."""
     return not _under_torchrun() or os.environ["RANK"] == "0"
 
 
@@ -122,7 +122,7 @@ def _under_torchrun() -> bool:
 
 
 def _start(device: torch.device) -> None:
-    """Start the process group of torchrun's processes, each on a GPU of its own. It stays until they end, for further runs."""
+    """Start the process group of torchrun's processes, each on its own GPU; it stays for further runs."""
     if not _under_torchrun() or dist.is_initialized():
         return
     if device.type == "cuda":
@@ -139,10 +139,10 @@ def _start(device: torch.device) -> None:
 
 
 @contextmanager
-def _sigterm() -> Iterator[None]:
-    """SIGTERM raises: torchrun sends it when it sees a rank die, and a process that ended at once would not say which."""
+def _sigterm_raises() -> Iterator[None]:
+    """torchrun sends SIGTERM when it sees a rank die, and a process that ended at once would not say which."""
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(*_: object) -> NoReturn:
         raise Terminated
 
     if threading.current_thread() is not threading.main_thread():  # signals are somebody else's
@@ -155,21 +155,21 @@ def _sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _leave_in_discord() -> None:
-    """This process ends, and has something to say first: SIGTERM is ignored, and no other rank is waited for."""
+def _stop_waiting() -> None:
+    """Before this process says why it ends: SIGTERM is ignored, and no other rank is waited for."""
     atexit.unregister(dist.destroy_process_group)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _told(pulse: Pulse, error: BaseException) -> BaseException:
-    """Tell the other ranks why this one ends; what is to be raised here."""
-    _leave_in_discord()
-    if pulse.rank > 0:
+def _ended(heartbeat: Heartbeat, error: BaseException) -> BaseException:
+    """Tell the other ranks why this one ends; returns what is to be raised here."""
+    _stop_waiting()
+    if heartbeat.rank > 0:
         time.sleep(FIRST_SPEAKS)
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}".strip().splitlines()[0]
-    line = text if pulse.rank == 0 else f"{pulse.names[pulse.rank]}: {text}"
-    if not pulse.first_to_end(line):
+    line = text if heartbeat.rank == 0 else f"{heartbeat.names[heartbeat.rank]}: {text}"
+    if not heartbeat.first_to_end(line):
         return StoppedElsewhere("another rank has ended the run, and says why")
     if isinstance(error, InputError):
         return InputError(line)
@@ -177,13 +177,12 @@ def _told(pulse: Pulse, error: BaseException) -> BaseException:
     return error
 
 
-def _verdict(pulse: Pulse, error: ranks.Silence | Terminated) -> BaseException:
-    """Wait until `pulse` knows which rank died, and ends this process; what is to be raised if none did."""
-    _leave_in_discord()
-    pulse.limit = SUSPECT
+def _lost(heartbeat: Heartbeat, error: ranks.Silence | Terminated) -> BaseException:
+    """Wait until the heartbeat finds out which rank died, and ends this process; else returns what is to be raised."""
+    _stop_waiting()
+    heartbeat.limit = SUSPECT
     time.sleep((SUSPECT + 5) * BEAT)
     if isinstance(error, Terminated):
         return Interruption("stopped by SIGTERM while not training")
-    return _told(
-        pulse, InputError(f"the ranks lost each other ({error}): start all of them again with the same command")
-    )
+    line = f"the ranks lost each other ({error}): start all of them again with the same command"
+    return _ended(heartbeat, InputError(line))

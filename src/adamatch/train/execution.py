@@ -1,14 +1,22 @@
-"""How a run is carried out: on what, from where, how loudly. None of it is part of what the run is."""
+"""How a run is carried out: on what machine, how loudly, and how it is stopped. Nothing of it is in the run's id."""
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import torch
+
+from adamatch.base import ranks
 from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
 
 SECONDS_PER_CHECKPOINT = 30.0
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
 
 @dataclass(frozen=True)
@@ -19,12 +27,32 @@ class Execution:
     place: Place = "auto"  # where images wait
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
-    brief: bool = False  # a twin's: what its run has said is not said again, and outputs are noted at the end alone
-    maps: dict[Any, Any] = field(
-        default_factory=dict
-    )  # what frozen blocks made of images, for a twin that wants the same
+    brief: bool = False  # a twin's: messages of its run are not repeated, and outputs are noted at the end alone
+    maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
 
     def anew(self) -> Self:
-        """The same, of something that begins now."""
+        """The same, for something that begins now."""
         return replace(self, began=time.monotonic())
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM are noted in the list, for a loop to stop after its step."""
+    noted: list[int] = []
+    try:
+        before = {each: signal.signal(each, lambda number, _: noted.append(number)) for each in STOPPING}
+    except ValueError:  # not in the main thread: signals are somebody else's
+        before = {}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_agreed(noted: list[int], done: int, last: bool) -> bool:
+    """Whether the run is to stop after this step, on all ranks."""
+    if ranks.count() == 1:
+        return bool(noted)
+    return (last or done % ASK_EVERY == 0) and bool(ranks.total(torch.tensor(len(noted))))

@@ -15,10 +15,10 @@ from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem
-from adamatch.train import checkpoint, memory, stopping
+from adamatch.train import checkpoint, memory
 from adamatch.train.batches import Batches
-from adamatch.train.execution import Execution
-from adamatch.train.health import warnings_of
+from adamatch.train.execution import Execution, stop_agreed, stop_signals
+from adamatch.train.meter import warnings_of
 from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import WARM_STEPS, Captured
@@ -75,7 +75,7 @@ def train(
     """Take the run's steps on the problem's pools; returns the averaged network and what was measured on the way."""
     recipe, machine = run.recipe, execution.machine
     captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
-    with Progress(recipe, quiet=execution.quiet) as progress, stopping.signals() as stopped:
+    with Progress(recipe, quiet=execution.quiet) as progress, stop_signals() as stopped:
         progress.say(f"images are loaded {batches.places}")
         memory.check(step, recipe, problem, progress.warn)
         history, start = _resumed(folder, step, batches, progress)
@@ -118,7 +118,7 @@ def train(
                     began = saved = time.monotonic()
             elif due:
                 progress.step(done, step.meter.read()[0])
-            if stopping.agreed(stopped, done, last):
+            if stop_agreed(stopped, done, last):
                 if not last:
                     _measured(step, done, start, folder)  # a spoilt network is not saved
                     history.seconds += time.monotonic() - began

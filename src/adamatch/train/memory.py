@@ -1,4 +1,4 @@
-"""Memory: what a step will need, known before it is taken; and one line with the remedy where there was not enough."""
+"""Memory: how much a step needs, estimated before it is taken; and one line with a remedy where it was not enough."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -22,17 +22,17 @@ from adamatch.train.batches import labelled_counts
 from adamatch.train.speed import Machine
 from adamatch.train.step import Step
 
-TRIED = 2  # labelled images in the step that is looked at; a step of more needs as many times more
-VIEWS = 8  # copies of the images in float32 while views are made of them
-BACKWARD = 1.2  # a backward pass frees what a forward pass kept, and needs room for gradients meanwhile
-HALF = 0.5  # in bf16; measured with kernels and compilation 0.37 to 0.43
-PER_PIXEL = 2**16  # bytes of any network, generously: where that fits, nothing needs to be looked at
-FILLED = 0.8  # of what is free, where the batch is left to be chosen
-SURELY = 1.5  # times what is free is refused; up to there it is said, as it may fit after all
+TRIED = 2  # labelled images in the step that is measured; larger steps are in proportion
+VIEWS = 8  # float32 copies of the images while views are made
+BACKWARD = 1.2  # the backward pass frees activations, and needs room for gradients meanwhile
+HALF = 0.5  # in bf16; measured with kernels and compilation: 0.37 to 0.43
+PER_PIXEL = 2**16  # bytes, an upper bound for any network: where that fits, nothing is measured
+FILLED = 0.8  # part of the free memory that a chosen batch may fill
+SURELY = 1.5  # a step of more than this times the free memory is refused; below, there is a warning
 
 
 class Need(NamedTuple):
-    """Bytes of a step, at its most, beside the network and its average."""
+    """Peak memory of a step in bytes, without the network and its average."""
 
     fixed: int
     each: int  # for each labelled image, with the unlabelled ones that go with it
@@ -41,37 +41,37 @@ class Need(NamedTuple):
         return self.fixed + batch * self.each
 
     def largest(self, room: int) -> int:
-        """The largest batch, a power of two, that fits; 0 where none does."""
+        """The largest power of two that fits as a batch; 0 where none does."""
         most = (room - self.fixed) // self.each
         return 1 << most.bit_length() - 1 if most > 0 else 0
 
 
 def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machine: Machine) -> Need | None:
-    """What a step of this recipe takes: found by a forward pass that computes nothing. `net` and `method` stay as they are.
+    """What a step takes, from a forward pass on the meta device; `net` and `method` are not changed.
 
-    None for a network of somebody's own that cannot do without numbers.
+    None for a user's network whose forward pass depends on values.
     """
     batches = sum(labelled_counts(recipe, problem.labelled, len(problem.classes))) / recipe.batch
     labelled, unlabelled = max(TRIED, round(TRIED * batches)), TRIED * recipe.uratio if method.unlabelled else 0
     *_, height, width, channels = problem.labelled[0].parts[0].shape
-    batch = _batch(labelled, unlabelled, (channels, height, width), len(problem.classes))
+    batch = _empty_batch(labelled, unlabelled, (channels, height, width), len(problem.classes))
     try:
         with torch.random.fork_rng(devices=[]):
-            bare, its = _bare(net).train(), _bare(method)
+            meta_net, meta_method = _on_meta(net).train(), _on_meta(method)
             if recipe.batch_norm == "kept":
-                keep_statistics(bare)
-            kept = max(_kept(bare, its, phase, batch) for phase in range(len(method.phases)))
-    except Exception:  # whatever somebody else's module may raise
+                keep_statistics(meta_net)
+            saved = max(_saved_bytes(meta_net, meta_method, phase, batch) for phase in range(len(method.phases)))
+    except Exception:  # whatever a user's module may raise
         return None
     weights = sum(each.nbytes for each in net.parameters() if each.requires_grad)
-    memories = len(method.phases) * (2 if recipe.optimiser == "adamw" else 1)
+    moments = len(method.phases) * (2 if recipe.optimiser == "adamw" else 1)
     half = HALF if machine.precision == "bf16" else 1.0
-    images = sum(each.nbytes for each in (batch.x_sl_w, batch.x_tu_w))
-    return Need((1 + memories) * weights, max(1, round((kept * BACKWARD * half + images * VIEWS) / TRIED)))
+    images = batch.x_sl_w.nbytes + batch.x_tu_w.nbytes
+    return Need((1 + moments) * weights, max(1, round((saved * BACKWARD * half + images * VIEWS) / TRIED)))
 
 
 def check(step: Step, recipe: Recipe, problem: Problem, warn: Callable[[str], None]) -> None:
-    """Refuse a run whose step cannot fit, and say of one that may not; with a batch that would."""
+    """Refuse a run whose step cannot fit, and warn of one that may not; naming a batch that would."""
     room, batch = free(step.machine.device), recipe.batch // ranks.count()
     if _fits_by_far(step.net, recipe, room):
         return
@@ -79,26 +79,26 @@ def check(step: Step, recipe: Recipe, problem: Problem, warn: Callable[[str], No
     if needed is None or needed.of(batch) <= room:
         return
     smaller = needed.largest(room) * ranks.count()
-    remedy = (
-        f"{argument('batch')} {smaller} would fit" if smaller else f"a smaller network or {argument('size')} may fit"
+    remedy = f"{argument('batch')} {smaller} would" if smaller else f"a smaller network or {argument('size')} may"
+    line = (
+        f"a step of {recipe.batch} labelled images needs about {needed.of(batch) / 2**30:,.1f} GiB of memory, "
+        f"and {room / 2**30:,.1f} GiB are free: {remedy} fit"
     )
-    takes = f"a step of {recipe.batch} labelled images needs about {_size(needed.of(batch))} of memory"
-    line = f"{takes}, and {_size(room)} are free: {remedy}"
     if needed.of(batch) > SURELY * room:
         raise InputError(line)
     warn(line)
 
 
 def fitting(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machine: Machine) -> int:
-    """The recipe's batch, or the largest below it whose step fits the memory that is free, on every rank; at least 1 for each.
+    """The recipe's batch, or the largest below it whose step fits the free memory of every rank; at least 1 for each.
 
     Nothing is on the device yet: network and average will be, and on a GPU the images.
     """
     room = free(machine.device) - 2 * sum(each.nbytes for each in (*net.parameters(), *net.buffers()))
     if machine.device.type == "cuda":
         pools: list[Labelled | Unlabelled] = [*problem.labelled, *problem.probes, problem.unlabelled]
-        for pool in pools:
-            room -= sum(part.nbytes for part in pool.parts) if choose_place(pool, machine.device) == "device" else 0
+        on_device = [pool for pool in pools if choose_place(pool, machine.device) == "device"]
+        room -= sum(part.nbytes for pool in on_device for part in pool.parts)
     room, largest = int(FILLED * room), recipe.batch
     if not _fits_by_far(net, recipe, room) and (needed := need(net, method, recipe, problem, machine)) is not None:
         fits = needed.of(recipe.batch // ranks.count()) <= room
@@ -108,26 +108,24 @@ def fitting(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, ma
 
 @contextmanager
 def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Out of memory, at whatever step, is one line: what is saved, and what to do."""
+    """Out of memory, at whatever step, becomes one line: what is saved, and what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        saved = max(
-            (int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")), default=0
-        )
-        again = f"it resumes from step {saved}" if saved else "nothing of it was saved yet"
-        halved = f"{argument('batch')} {recipe.batch // 2}"
-        smaller = f", or start over with {argument('overwrite', True)} and {halved}" if recipe.batch > 1 else ""
+        steps = [int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")]
+        saved = f"it resumes from step {max(steps)}" if steps else "nothing of it was saved yet"
+        halved = f", or start over with {argument('overwrite', True)} and {argument('batch')} {recipe.batch // 2}"
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
-            f"out of memory{where}: end what else uses it and run the same command again ({again}){smaller}"
+            f"out of memory{where}: end what else uses it and run the same command again ({saved})"
+            f"{halved if recipe.batch > 1 else ''}"
         ) from None
 
 
 def free(device: torch.device) -> int:
-    """Bytes that can be had on a device; of the host's memory, this process' share."""
+    """Free memory of a device in bytes; of the host's, this process' share."""
     if device.type != "cuda":
         return free_host()
     room, _ = torch.cuda.mem_get_info(device)
@@ -139,48 +137,33 @@ def _fits_by_far(net: nn.Module, recipe: Recipe, room: int) -> bool:
     return images * recipe.size**2 * PER_PIXEL + 8 * sum(each.nbytes for each in net.parameters()) < room
 
 
-def _bare(module: nn.Module) -> nn.Module:
-    """A copy whose tensors have shapes alone, and take no memory."""
-    memo: dict[int, object] = {
-        id(each): nn.Parameter(each.detach().to("meta"), each.requires_grad) for each in module.parameters()
-    }
-    return copy.deepcopy(module, memo | {id(each): each.to("meta") for each in module.buffers()})
+def _on_meta(module: nn.Module) -> nn.Module:
+    """A copy on the meta device, made without copying on this one first."""
+    memo: dict[int, object] = {id(each): each.to("meta") for each in module.buffers()}
+    for each in module.parameters():
+        memo[id(each)] = nn.Parameter(each.detach().to("meta"), each.requires_grad)
+    return copy.deepcopy(module, memo)
 
 
-def _kept(net: nn.Module, method: nn.Module, phase: int, batch: Batch) -> int:
-    """Bytes that a phase's forward pass keeps for its backward pass, each piece of memory counted once."""
+def _saved_bytes(net: nn.Module, method: nn.Module, phase: int, batch: Batch) -> int:
+    """Bytes that a phase's forward pass saves for its backward pass, each storage counted once."""
     own = [*net.parameters(), *net.buffers(), *method.parameters(), *method.buffers()]
     seen = {each.untyped_storage()._cdata for each in own}
-    pieces: list[torch.UntypedStorage] = []  # held, so that no address comes twice
+    saved: list[torch.UntypedStorage] = []  # held, so that no address is used again
 
-    def keep(tensor: Tensor) -> Tensor:
-        piece = tensor.untyped_storage()
-        if piece._cdata not in seen:
-            seen.add(piece._cdata)
-            pieces.append(piece)
+    def save(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in seen:
+            seen.add(storage._cdata)
+            saved.append(storage)
         return tensor
 
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_tensors_hooks(save, lambda tensor: tensor):
         method.phases[phase].loss(net, batch)  # type: ignore[index, union-attr]
-    return sum(piece.nbytes() for piece in pieces)
+    return sum(storage.nbytes() for storage in saved)
 
 
-def _batch(labelled: int, unlabelled: int, image: tuple[int, int, int], classes: int) -> Batch:
-    def empty(*shape: int) -> Tensor:
-        return torch.empty(shape, device="meta")
-
-    sl, tu = (labelled, *image), (unlabelled, *image)
-    return Batch(
-        empty(*sl),
-        empty(*sl),
-        empty(labelled, classes),
-        empty(*tu),
-        empty(*tu),
-        empty(),
-        empty(2 * labelled, classes),
-        empty(unlabelled, classes),
-    )
-
-
-def _size(count: float) -> str:
-    return f"{count / 2**30:,.1f} GiB"
+def _empty_batch(labelled: int, unlabelled: int, image: tuple[int, int, int], classes: int) -> Batch:
+    sl, tu, y_sl, y_tu = (labelled, *image), (unlabelled, *image), (labelled, classes), (unlabelled, classes)
+    shapes: list[tuple[int, ...]] = [sl, sl, y_sl, tu, tu, (), (2 * labelled, classes), y_tu]
+    return Batch(*(torch.empty(shape, device="meta") for shape in shapes))

@@ -1,6 +1,8 @@
-"""Metrics that stay on the device until somebody asks: sums of what the steps measured, and the first step that went wrong."""
+"""Metrics of the steps: they stay on the device until they are read; and warnings when pseudo-labels look wrong."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,6 +10,9 @@ from torch import Tensor
 from adamatch.base import ranks
 
 SAVED, COUNT = "metrics.", "metrics_count"  # names in a checkpoint
+FEW = 0.01  # of the unlabelled images above the threshold: fewer are warned of
+NEARLY_ALL = 0.99  # the same as below with few classes, where three times a class's share is more
+COLLAPSED = 0.5  # of the pseudo-labels in one class (three times its share at least)
 
 
 class Meter:
@@ -30,7 +35,7 @@ class Meter:
         self.steps += 1
 
     def read(self, together: bool = False) -> tuple[dict[str, float | list[float]], int]:
-        """Means since the last `clear`, and the first bad step (-1: none): this rank's; or of all, who then read `together`."""
+        """Means since the last `clear`, and the first bad step (-1: none): this rank's, or of all ranks `together`."""
         count = max(1.0, float(self.count))
         sums = {name: ranks.mean(value) for name, value in self.sums.items()} if together else self.sums
         bad = ranks.everyone(int(self.bad)) if together else [int(self.bad)]
@@ -38,17 +43,31 @@ class Meter:
         return means, min((step for step in bad if step >= 0), default=-1)
 
     def state(self) -> dict[str, Tensor]:
-        """What was added since the last `clear`, of all ranks together, for a checkpoint."""
+        """Sums since the last `clear`, of all ranks together, for a checkpoint."""
         return {SAVED + name: ranks.mean(value) for name, value in self.sums.items()} | {COUNT: self.count}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """From a checkpoint; one of an earlier version has nothing."""
-        device = self.count.device
-        self.sums = {
-            name.removeprefix(SAVED): value.to(device) for name, value in tensors.items() if name.startswith(SAVED)
-        }
+        """From a checkpoint; one that was saved at an evaluation has no sums."""
+        device, found = self.count.device, [name for name in tensors if name.startswith(SAVED)]
+        self.sums = {name.removeprefix(SAVED): tensors[name].to(device) for name in found}
         self.count = tensors.get(COUNT, self.count).to(device)
 
     def clear(self) -> None:
         for value in (*self.sums.values(), self.count):
             value.zero_()
+
+
+def warnings_of(row: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
+    """Warnings, without looking at any label, from one row of metrics."""
+    lines = []
+    mask, threshold = row.get("mask"), row.get("threshold", math.nan)
+    if isinstance(mask, float) and mask < FEW:
+        passing = f"only {mask:.1%} of unlabelled images pass the threshold ({threshold:.2f})"
+        lines.append(f"{passing}: nothing is learnt from the rest")
+    counts = row.get("pseudo_labels")
+    if isinstance(counts, list) and (total := sum(counts)) > FEW:
+        share = max(counts) / total
+        if share > min(NEARLY_ALL, max(COLLAPSED, 3 / len(classes))):
+            largest = f"class {classes[counts.index(max(counts))]!r} has {share:.0%} of the pseudo-labels"
+            lines.append(f"{largest}: the others may be collapsing into it")
+    return lines

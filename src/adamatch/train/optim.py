@@ -16,7 +16,7 @@ def learning_rate(start: float, end: float, progress: float) -> float:
 
 
 def make_optimiser(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
-    """Of groups that each have a learning rate: a tensor that the step refills, so that a captured step follows it."""
+    """For groups whose learning rate is a tensor that the step refills, so that a captured step follows it."""
     if recipe.optimiser == "adamw":
         on_gpu = groups[0]["params"][0].is_cuda
         return torch.optim.AdamW(groups, betas=(recipe.momentum, 0.999), fused=True, capturable=on_gpu)
@@ -31,7 +31,7 @@ def decay_weights(parameters: Sequence[nn.Parameter], weight_decay: float) -> li
     return [group for group in groups if group["params"]]
 
 
-def memory_of(parameter: nn.Parameter, saved: Tensor) -> Tensor:
-    """What an optimiser remembered of a parameter, from a checkpoint: where that is, and laid out as it."""
+def optimiser_state(parameter: nn.Parameter, saved: Tensor) -> Tensor:
+    """Optimiser state of a parameter, from a checkpoint: on its device, in its memory layout."""
     like = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
     return like.detach().to(parameter.device).copy_(saved)

@@ -1,8 +1,7 @@
-"""What a person sees of a run while it goes on: a bar with speed, time left, losses; notes and warnings above it."""
+"""Progress of a run on the terminal: a bar with speed, time left and losses; notes and warnings above it."""
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -19,28 +18,22 @@ ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is
 
 
 def bar_before(quiet: bool) -> Bar:
-    """Of work that comes before the first step: gone when it is done, and drawn on a terminal alone."""
+    """For work before the first step: on a terminal alone, and gone when the work is done."""
     console = Console(stderr=True)
     return Bar(console=console, transient=True, disable=quiet or ranks.rank() > 0 or not console.is_terminal)
 
 
 class Progress:
-    """Quiet, it keeps to itself all but warnings. Of several ranks, only the first says anything."""
+    """`quiet` leaves warnings alone. Of several ranks, only the first prints."""
 
     def __init__(self, recipe: Recipe, *, quiet: bool = False, console: Console | None = None) -> None:
         self.recipe, self.mute = recipe, ranks.rank() > 0
         self.quiet = quiet or self.mute
         self.console = console or Console(stderr=True)
-        self.bar = Bar(
-            BarColumn(bar_width=20),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[shown]}"),
-            console=self.console,
-            disable=self.quiet or not self.console.is_terminal,
-            transient=True,
-        )
+        speed, shown = TextColumn("{task.fields[speed]}"), TextColumn("{task.fields[shown]}")
+        columns = BarColumn(bar_width=20), TaskProgressColumn(), speed, TimeRemainingColumn(), shown
+        hidden = self.quiet or not self.console.is_terminal
+        self.bar = Bar(*columns, console=self.console, disable=hidden, transient=True)
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
         self.began = self.last = self.told = time.monotonic()
@@ -52,9 +45,7 @@ class Progress:
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
     def say(self, line: str) -> None:
@@ -62,7 +53,7 @@ class Progress:
             self._print(line, "dim")
 
     def warn(self, line: str) -> None:
-        """Said even where it is quiet."""
+        """Printed even where it is quiet."""
         if not self.mute:
             self._print(f"warning: {line}", "yellow")
 
@@ -71,18 +62,18 @@ class Progress:
             self.console.print(shown(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def due(self, done: int) -> bool:
-        """After so many steps of this start, whether a second has passed: metrics are read from the device no more often."""
+        """Whether a second has passed, so that metrics may be read from the device; `done`: steps since this start."""
         self.taken = done
         if done == 1:
             self.begin()
         return not self.quiet and time.monotonic() - self.last > 1
 
     def begin(self) -> None:
-        """The speed is taken from here on: what was done for the first time compiled and allocated."""
+        """Measure the speed from here on: first steps compile and allocate."""
         self.began, self.taken_before = time.monotonic(), self.taken
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
-        """What the device had computed when this was read: steps that only wait in its queue are not in the time."""
+        """After metrics were read: `done` steps are computed, not only queued."""
         now = time.monotonic()
         steps = self.taken - self.taken_before
         if steps >= ESTIMATE_AFTER and not self.estimated:
@@ -111,16 +102,13 @@ class Progress:
             self.told = time.monotonic()
             self.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
         for line in warnings:
-            if line.split(":")[1] not in self.warned:  # each kind once
-                self.warned.add(line.split(":")[1])
+            kind = line.split(":")[1]
+            if kind not in self.warned:
+                self.warned.add(kind)
                 self.warn(f"step {row['step']}: {line}")
 
 
 def _time(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""A run's folder: run.json, metrics.jsonl, checkpoints/, model.safetensors and, written last, result.json. Done is a file."""
+"""A run's folder: run.json, metrics.jsonl, checkpoints/, model.safetensors and, when it is done, result.json."""
 
 import json
 import os
@@ -35,12 +35,12 @@ CLASSES = "classes.json"
 
 
 class RunFolder:
-    """Where a run keeps what it has done. Of several ranks only the first reads and writes it: the others need not see it."""
+    """The files of a run. Of several ranks only the first reads and writes them: the others need not see the folder."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
-        self.claimed: tuple[Path, str] | None = None  # a run.json, and what it says as long as the folder is there
+        self.claimed: tuple[Path, str] | None = None  # a run.json, and its text as long as the folder is there
         self.held = False  # by this object
 
     @contextmanager
@@ -56,21 +56,20 @@ class RunFolder:
             if overwrite:
                 self._empty()
             run, new = self._take(run)
-            self.claimed = (self.path / "run.json", (self.path / "run.json").read_text())
+            path = self.path / "run.json"
+            self.claimed = (path, path.read_text())
             try:
                 yield run
             except BaseException:  # Ctrl-C, too
                 if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
-                    (
-                        self.path / "run.json"
-                    ).unlink()  # nothing was done: the mistake can be corrected, in the same folder
+                    path.unlink()  # nothing was done: another run may take the folder
                 raise
             finally:
                 self.claimed = None
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """No other process has the folder meanwhile; who holds it may do so again. A disk that fills up is explained."""
+        """Lock out other processes; who holds the folder may do so again. A full disk is one line with a remedy."""
         before = self.held
         lock = None if before or ranks.rank() > 0 else self._lock()
         self.held = True
@@ -98,7 +97,7 @@ class RunFolder:
         return lock
 
     def stage(self, name: str) -> "RunFolder":
-        """A folder in it, for a training that comes before the one that is wanted."""
+        """A folder inside, for a training that comes before the last one."""
         inner = RunFolder(self.path / name)
         inner.claimed = self.claimed
         self.check()
@@ -107,68 +106,61 @@ class RunFolder:
         return inner
 
     def check(self) -> None:
-        """That the folder is still there: it may be removed under way, and must not be made anew with a part of the run."""
+        """Refuse to go on in a folder that was removed meanwhile: it would be made again with a part of the run."""
         if self.claimed is None:
             return
-        held, text = self.claimed
+        path, text = self.claimed
         try:
-            there = with_retries(held.read_text) == text
+            there = with_retries(path.read_text) == text
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
-            raise InputError(f"{held.parent} was removed while the run was running: run the same command again")
+            raise InputError(f"{path.parent} was removed while the run was running: run the same command again")
 
     def _take(self, run: Run) -> tuple[Run, bool]:
-        """The run, and whether it is new here; the same run may be resumed or prolonged, another may not begin."""
-        held = self.path / "run.json"
-        if not held.exists():
+        """The run, and whether it is new here; the same run may be resumed or prolonged, another is refused."""
+        path = self.path / "run.json"
+        remedy = f"choose another folder, or give {argument('overwrite', True)} to replace it"
+        if not path.exists():
             if self._visible():
                 raise InputError(f"{self.path} is not empty and holds no run: choose another folder")
-            write_atomically(held, run.to_json())
+            write_atomically(path, run.to_json())
             return run, True
-        other = self._held()
+        try:
+            other = Run.read(path)
+        except ValueError:
+            raise InputError(f"{path} cannot be read: {remedy}") from None
         run = resume.resumed(other, run)
         finished = (self.path / "result.json").exists()
         if other.id == run.id:  # not ==: JSON has no tuples
             if not finished:
                 resume.check_test(other, run, self.path)
-                write_atomically(held, run.to_json())  # with the test set, which may be new
+                write_atomically(path, run.to_json())  # with the test set, which may be new
             return run, False
         if resume.prolongs(other, run) and (finished or resume.held(self.path) == other.id):
             resume.keep(self.path, other)
             run = replace(run, continues=other.id)
             self._empty(keep=resume.EARLIER)
-            write_atomically(held, run.to_json())
+            write_atomically(path, run.to_json())
             return run, False
         differs = resume.difference(other, run)
-        raise InputError(
-            f"{self.path} holds another run ({differs}): choose another folder, or give {argument('overwrite', True)} to replace it"
-        )
-
-    def _held(self) -> Run:
-        path = self.path / "run.json"
-        try:
-            return Run.read(path)
-        except ValueError:
-            raise InputError(
-                f"{path} cannot be read: choose another folder, or give {argument('overwrite', True)} to replace it"
-            ) from None
+        raise InputError(f"{self.path} holds another run ({differs}): {remedy}")
 
     def recipe(self) -> Recipe | None:
-        """Of the run that is there; None where there is none, or none that can be read."""
+        """Of the run in the folder; None where there is none, or none that can be read."""
         try:
-            return self._held().recipe
-        except (OSError, InputError):
+            return Run.read(self.path / "run.json").recipe
+        except (OSError, ValueError):
             return None
 
     def _empty(self, keep: str = "") -> None:
-        """Killed in the middle of it, the folder still holds a run, and one that is not finished."""
+        """Remove all but `keep`: result.json first and run.json last, so that a kill leaves an unfinished run."""
         if self._visible() and not (self.path / "run.json").exists():
             raise InputError(f"{self.path} is not a run's folder: it will not be overwritten")
         (self.path / "result.json").unlink(missing_ok=True)
         sync(self.path)
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "run.json"):
-            if keep and entry.name in (keep, "run.json"):  # which is replaced by another at once
+            if keep and entry.name in (keep, "run.json"):  # run.json is replaced next
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -176,24 +168,23 @@ class RunFolder:
                 entry.unlink()
 
     def _visible(self) -> list[Path]:
-        """What is in the folder but for the lock and what a killed process left half written."""
+        """What is in the folder but for the lock and files that a killed process left half written."""
         return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
 
     def result(self) -> dict[str, Any] | None:
-        """What the finished run says of itself; None while it is not finished."""
+        """The finished run's result.json; None while it is not finished."""
         path = self.path / "result.json"
         return read_result(path) if path.exists() else None
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """The run is done; its model must be on the disk before."""
-        if ranks.rank() > 0:
-            return
-        self.check()
-        write_result(self.path / "result.json", result)
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        if ranks.rank() == 0:
+            self.check()
+            write_result(self.path / "result.json", result)
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def name(self, classes: Sequence[str]) -> None:
-        """Note what the classes are called, for whoever looks into the folder while the run is under way."""
+        """Write the classes' names, for whoever looks into the folder before the run is finished."""
         if ranks.rank() == 0 and not (self.path / CLASSES).exists():
             write_atomically(self.path / CLASSES, json.dumps(classes))
 
@@ -212,41 +203,38 @@ class RunFolder:
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Forget the metrics after `step`, which will be measured again, and what a killed process left half written."""
+        """Drop the metrics after `step`, which come again, and files that a killed process left half written."""
         if ranks.rank() > 0:
             return
-        for left in (".m*.part", "*/.step-*.part"):  # not what others may be writing: run.json
+        for left in (".m*.part", "*/.step-*.part"):  # not those that others may be writing: run.json
             for part in self.path.glob(left):
                 part.unlink(missing_ok=True)
         path = self.path / "metrics.jsonl"
         if path.exists():
-            rows = [line for line in path.read_text(errors="replace").split("\n") if _step_of(line) <= step]
-            write_atomically(path, "".join(f"{line}\n" for line in rows))
+            lines = path.read_text(errors="replace").split("\n")
+            write_atomically(path, "".join(f"{line}\n" for line in lines if _is_until(line, step)))
 
 
-def _step_of(line: str) -> float:
+def _is_until(line: str, step: int) -> bool:
+    """Whether a line of metrics is of this step or before; half a line, of a process that was killed, is not."""
     try:
-        step = parse(line)["step"]
+        return bool(parse(line)["step"] <= step)
     except (ValueError, KeyError, TypeError):
-        return float("inf")  # half a line, from a process that was killed in its middle
-    return step if isinstance(step, (int, float)) else float("inf")
+        return False
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
-    """With a checksum, which `read_result` looks at."""
+    """A result.json with a checksum, which `read_result` verifies."""
     write_atomically(path, json.dumps(sealed(result), indent=1))
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A run's result.json, or one that was kept elsewhere; those from before there were checksums have none."""
-    result: dict[str, Any] = {}
+    """A run's result.json, or one that was kept elsewhere; published ones have no checksum."""
     try:
         result = unsealed(read_json(path))
-        whole = all(
-            isinstance(result.get(name) or 0, (int, float)) for name in ("accuracy", "source_accuracy", "seconds")
-        )
+        numbers = [result.get(name) or 0 for name in ("accuracy", "source_accuracy", "seconds")]
+        if all(isinstance(each, (int, float)) for each in numbers):
+            return result
     except ValueError:
-        whole = False
-    if not whole:
-        raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
-    return result
+        pass
+    raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")

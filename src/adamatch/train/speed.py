@@ -29,22 +29,17 @@ class Machine:
     precision: str  # "bf16" or "fp32"; losses (but that of pre-training), alignment and statistics are float32
     compile: bool
     graph: bool
-    at_a_time: int = 1  # runs that share the GPU, this one counted: its seconds are not its own
+    at_a_time: int = 1  # runs that share the GPU, this one counted: its seconds depend on the others
 
     def __str__(self) -> str:
         threads = torch.get_num_threads()
-        cpu = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
-        names = {
-            "cuda": lambda: torch.cuda.get_device_name(self.device),
-            "mps": lambda: f"the GPU of a Mac beside {cpu}",
-        }
-        name = names.get(self.device.type, lambda: cpu)()
-        said = {
-            "compiled": self.compile,
-            "CUDA graph": self.graph,
-            f"{self.at_a_time} runs at a time": self.at_a_time > 1,
-        }
-        return ", ".join([name, self.precision, *(fact for fact, holds in said.items() if holds)])
+        name = f"{threads} CPU thread{'s' * (threads > 1)} ({platform.machine()})"
+        if self.device.type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+        elif self.device.type == "mps":
+            name = f"the GPU of a Mac beside {name}"
+        shared = f", {self.at_a_time} runs at a time" if self.at_a_time > 1 else ""
+        return f"{name}, {self.precision}{', compiled' * self.compile}{', CUDA graph' * self.graph}{shared}"
 
     @property
     def images(self) -> torch.device:
@@ -68,18 +63,15 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
         chosen = torch.device(device)
     except RuntimeError:
         raise unknown("device", device, DEVICES) from None
+    on_gpu, cpu, asked = chosen.type == "cuda", argument("device", "cpu"), f"device {device!r} was asked for and"
     if chosen.type not in ("cpu", "cuda", "mps"):
         raise unknown("device", device, DEVICES)
-    cpu = argument("device", "cpu")
     if chosen.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"device {device!r} was asked for and there is no GPU of a Mac: use {cpu}")
-    on_gpu = chosen.type == "cuda"
+        raise InputError(f"{asked} there is no GPU of a Mac: use {cpu}")
     if on_gpu and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} was asked for and no CUDA device is there: use {cpu}")
+        raise InputError(f"{asked} no CUDA device is there: use {cpu}")
     if on_gpu and (chosen.index or 0) >= (count := torch.cuda.device_count()):
-        raise InputError(
-            f"device {device!r} was asked for and there are {count}: use {argument('device', 'cuda:0')} to cuda:{count - 1}"
-        )
+        raise InputError(f"{asked} there are {count}: use {argument('device', 'cuda:0')} to cuda:{count - 1}")
     if precision == "auto":
         precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
     fast = on_gpu if compile is None else compile
@@ -87,22 +79,21 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
 
 
 def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], None]) -> Callable[P, T]:
-    """The function compiled; the same function where the machine does not compile, or the compiler fails (which is said)."""
+    """The function compiled; as it is where the machine does not compile, or the compiler fails (which is said)."""
     if not machine.compile:
         return function
     torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
-    fast = torch.compile(function, dynamic=False)
-    state = {"fast": True}
+    fast: Callable[P, T] | None = torch.compile(function, dynamic=False)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if state["fast"]:
+        nonlocal fast
+        if fast is not None:
             try:
                 return fast(*args, **kwargs)
             except torch._dynamo.exc.TorchDynamoException as error:
-                state["fast"] = False
-                say(
-                    f"compilation failed, continuing without it: {(str(error).splitlines() or [type(error).__name__])[0]}"
-                )
+                fast = None
+                why = (str(error).splitlines() or [type(error).__name__])[0]
+                say(f"compilation failed, continuing without it: {why}")
         return function(*args, **kwargs)
 
     return call
@@ -124,7 +115,7 @@ class Inputs(NamedTuple):
 
 
 class Captured(Generic[Given]):
-    """Runs a step, after a few eager ones, as one CUDA graph: no launch costs, nothing for the host to do in between."""
+    """Runs a step, after a few eager ones, as one CUDA graph: no launch costs, and no work for the host in between."""
 
     def __init__(self, step: Callable[[Given], None], machine: Machine) -> None:
         self.step, self.machine = step, machine
@@ -140,21 +131,17 @@ class Captured(Generic[Given]):
             self.static = inputs._make(tensor.clone() for tensor in inputs)
         for mine, new in zip(self.static, inputs, strict=True):
             mine.copy_(new)
-        if self.done < WARM_STEPS:
-            self._aside(self.static)
+        if self.done < WARM_STEPS:  # on a stream of its own, as a capture needs its warm-up to be
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self.step(self.static)
+            torch.cuda.current_stream().wait_stream(side)
         else:
             if self.graph is None:
-                gc.collect()  # memory of an earlier run in this process may wait in cycles; the capture then gives it back
+                gc.collect()  # an earlier run in this process may hold memory in cycles; the capture gives it back
                 self.graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self.graph):  # records the step without running it
                     self.step(self.static)
             self.graph.replay()
         self.done += 1
-
-    def _aside(self, inputs: Given) -> None:
-        """An ordinary step on a stream of its own, as a capture needs its warm-up to be."""
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            self.step(inputs)
-        torch.cuda.current_stream().wait_stream(side)

@@ -15,12 +15,12 @@ from adamatch.methods.contract import Batch, Method, Metrics
 from adamatch.networks.average import WeightAverage
 from adamatch.networks.norm import BatchNorm, keep_statistics
 from adamatch.train.meter import Meter
-from adamatch.train.optim import decay_weights, make_optimiser, memory_of
+from adamatch.train.optim import decay_weights, make_optimiser, optimiser_state
 from adamatch.train.speed import Inputs, Machine, compiled
 
 SAVED = ("net", "method", "views", "average")
 WORTH_COMPILING = 5000  # steps
-# What optimisers remember of a parameter, and what it is called in a checkpoint.
+# Optimiser state, and its names in a checkpoint.
 MEMORIES = {"momentum_buffer": "momentum", "exp_avg": "mean", "exp_avg_sq": "square", "step": "steps"}
 
 
@@ -126,7 +126,7 @@ class Step:
         for name, parameter, memory in self._memories():
             for key, prefix in MEMORIES.items():
                 if (saved := tensors.get(f"{prefix}.{name}")) is not None:
-                    memory[key] = memory_of(parameter, saved)
+                    memory[key] = optimiser_state(parameter, saved)
 
     def _memories(self) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
         """A name, the parameter and the optimiser's memory of it, for each parameter of each phase."""

@@ -12,10 +12,10 @@ from adamatch.base import ranks
 
 
 class Events:
-    """Writes every number of a row under `folder`; events after `start` are made anew.
+    """Writes every number of a row under `folder`; events after step `start` replace earlier ones.
 
-    Does nothing without TensorBoard, nor on ranks after the first. TensorBoard's own writer has a thread, whose errors (a full
-    disk, a folder that was removed) come as tracebacks in the middle of the run, or as one that hangs; these come from `add`.
+    Does nothing without TensorBoard, nor on ranks after the first. TensorBoard's own writer has a thread, whose errors
+    (a full disk, a removed folder) are tracebacks in the middle of the run, or make it hang; here `add` raises them.
     """
 
     def __init__(self, folder: Path, start: int) -> None:
@@ -24,18 +24,17 @@ class Events:
             folder.mkdir(exist_ok=True)
             # TensorBoard reads files in the order of their names: a run may be resumed within a second.
             self.path = folder / f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}.{os.getpid()}.{start}"
-            self._write([{"file_version": "brain.Event:2"}, {"step": start + 1, "session_log": {"status": 1}}])  # START
+            self._write(self.path, file_version="brain.Event:2")
+            self._write(self.path, step=start + 1, session_log={"status": 1})  # START
 
     def add(self, row: Mapping[str, Any]) -> None:
         if self.path is not None:
             values = [{"tag": name, "simple_value": value} for name, value in row.items() if isinstance(value, float)]
-            self._write([{"step": int(row["step"]), "summary": {"value": values}}])
+            self._write(self.path, step=int(row["step"]), summary={"value": values})
 
-    def _write(self, events: list[dict[str, Any]]) -> None:
+    def _write(self, path: Path, **event: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        assert self.path is not None
-        with self.path.open("ab") as file:
-            for event in events:
-                RecordWriter(file).write(Event(wall_time=time.time(), **event).SerializeToString())
+        with path.open("ab") as file:
+            RecordWriter(file).write(Event(wall_time=time.time(), **event).SerializeToString())
