@@ -10,7 +10,6 @@ from published import formats
 from adamatch.base.errors import InputError
 from adamatch.datasets import catalog
 from adamatch.datasets.catalog import open_store
-from adamatch.images.store import Writer
 
 DOMAINS = [(name, domain) for name, data_set in catalog.SETS.items() for domain in data_set.domains]
 
@@ -43,9 +42,7 @@ def test_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pacs" / "photo" / "test-64"
     with pytest.raises(InputError, match=r"adamatch data prepare pacs --domain photo --size 64 --from DIR"):
         open_store("pacs", "photo", "test", 64, tmp_path)
-    with Writer(path, count=2, size=64, classes=("a",), labelled=False) as writer:
-        writer.images[:] = formats.random_images(2, 64, 64, 3)
-        writer.done[:] = 1
+    formats.store(path, formats.random_images(2, 64, 64, 3))
     monkeypatch.setenv("ADAMATCH_DATA", str(tmp_path))
     assert len(open_store("pacs", "photo", "test", 64)) == 2
     with pytest.raises(InputError, match="no domain of pacs"):

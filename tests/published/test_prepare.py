@@ -40,10 +40,8 @@ def archive(folder: Path, count: int = COUNT, bad: tuple[int, ...] = ()) -> Spli
     return from_names(path, names, np.arange(count) % 7, tuple("abcdefg"))
 
 
-def run(split: Split, path: Path, size: int = 16, workers: int = 2, skip_bad: bool = False) -> Store:
-    for _ in store_split(lambda: split, path, size, info={"set": "test"}, workers=workers, skip_bad=skip_bad):
-        pass
-    return Store.open(path)
+def run(split: Split, path: Path, **how: Any) -> Store:
+    return formats.prepared(split, path, 16, info={"set": "test"}, **how)
 
 
 def same(one: Path, other: Path) -> bool:

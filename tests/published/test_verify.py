@@ -11,18 +11,13 @@ from adamatch.base.errors import InputError
 from adamatch.base.files import checksum, sealed, unsealed
 from adamatch.datasets import catalog, verify
 from adamatch.datasets.source import DataSet, Domain
-from adamatch.images.store import Store, Writer
+from adamatch.images.store import Store
 
 CLASSES = ("cat", "dog", "emu")
 
 
 def write(path: Path, count: int, seed: int = 0, **info: object) -> Path:
-    with Writer(path, count=count, size=8, classes=CLASSES, info=info) as writer:
-        writer.images[:] = formats.random_images(count, 8, 8, 3, seed=seed)
-        assert writer.labels is not None
-        writer.labels[:] = np.arange(count) % 3
-        writer.done[:] = 1
-    return path
+    return formats.store(path, formats.random_images(count, 8, 8, 3, seed=seed), np.arange(count) % 3, CLASSES, **info)
 
 
 @pytest.fixture
@@ -91,11 +86,9 @@ def test_a_sum_is_held_against_both_splits(root: Path, monkeypatch: pytest.Monke
 
 
 def test_images_in_both_splits(root: Path) -> None:
-    train = np.load(root / "zoo" / "photo" / "train-8" / "images.npy")
-    with Writer(root / "zoo" / "photo" / "test-8", count=9, size=8, classes=CLASSES) as writer:
-        writer.images[:] = formats.random_images(9, 8, 8, 3, seed=5)
-        writer.images[4] = train[17]
-        writer.done[:] = 1
+    images = formats.random_images(9, 8, 8, 3, seed=5)
+    images[4] = Store.open(root / "zoo" / "photo" / "train-8").images[17]
+    formats.store(root / "zoo" / "photo" / "test-8", images, np.arange(9) % 3, CLASSES)
     assert found(root, "error") == ["zoo/photo/test-8: 1 images are in the training set too (first: train 17 = test 4)"]
 
 
