@@ -289,12 +289,6 @@ def test_two_files_of_one_name(folder: Path) -> None:
         SETS["digitfive"].read(Found(folder), "mnist")
 
 
-def test_found_survives_a_link_that_leads_back(folder: Path) -> None:
-    (folder / "deep" / "back").symlink_to(folder)
-    formats.mnist(folder, "train")
-    assert Found(folder).file("train-images-idx3-ubyte.gz") is not None
-
-
 def test_the_fixed_split_is_fixed() -> None:
     """Written out: another version of anything must not change it."""
     parts = fixed_split({"dog": [f"{i:03d}.png" for i in range(10)]}, "pacs/photo")

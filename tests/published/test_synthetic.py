@@ -49,12 +49,14 @@ def test_mnistm_patches_come_from_the_whole_photograph(tmp_path: Path) -> None:
         assert tuple(blend(np.zeros((32, 32), np.uint8), tmp_path / "ramp.png", at)[0, 0, :2].tolist()) == corner
 
 
-def test_too_few_photographs(tmp_path: Path, photos: Path) -> None:
+def test_too_few_photographs_or_images(tmp_path: Path) -> None:
     formats.mnist(tmp_path, "train")
     mnist = digits.mnist(Found(tmp_path))["train"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has 0 photographs"):
         mnistm_generated(mnist, tmp_path / "empty", "train")
+    with pytest.raises(InputError, match="at least 1"):
+        synthetic_drawn(0, "train")
 
 
 def test_drawn_digits_are_balanced_varied_and_repeatable(tmp_path: Path) -> None:
@@ -77,8 +79,3 @@ def test_drawn_digits_can_be_told_from_their_background() -> None:
     ]
     assert np.median(spread) > 20
     assert min(spread) > 5
-
-
-def test_no_images_is_an_error() -> None:
-    with pytest.raises(InputError, match="at least 1"):
-        synthetic_drawn(0, "train")
