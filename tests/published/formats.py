@@ -23,10 +23,11 @@ Array = NDArray[Any]
 def store(path: Path, images: Array, labels: Array | None = None, classes: Sequence[str] = "", **info: object) -> Path:
     """A finished store."""
     labelled = labels is not None
-    with Writer(path, count=len(images), size=images.shape[1], classes=classes, labelled=labelled, info=info) as writer:
-        writer.images[:], writer.done[:] = images, 1
-        if writer.labels is not None:
-            writer.labels[:] = labels
+    writer = Writer(path, count=len(images), size=images.shape[1], classes=classes, labelled=labelled, info=info)
+    writer.images[:], writer.done[:] = images, 1
+    if writer.labels is not None and labels is not None:
+        writer.labels[:] = labels
+    writer.commit()
     return path
 
 
