@@ -33,11 +33,8 @@ RUN = Run(source="rendered", target="handwritten")
 
 
 def _store(file: str, folder: Path) -> Path:
-    with Writer(folder / "store", count=6, size=8, classes=("a", "b"), info={"origin": "here"}) as writer:
-        writer.images[:], writer.done[:] = formats.random_images(6, 8, 8, 3), 1
-        assert writer.labels is not None
-        writer.labels[:] = formats.random_labels(6, 2)
-    return folder / "store" / file
+    images, labels = formats.random_images(6, 8, 8, 3), formats.random_labels(6, 2)
+    return formats.store(folder / "store", images, labels, ("a", "b"), origin="here") / file
 
 
 def _read_store(path: Path) -> Any:

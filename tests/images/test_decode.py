@@ -222,13 +222,6 @@ def test_whole_factors_average_blocks(across: int, down: int, size: int, seed: i
     assert (across, down) != (1, 1) or np.array_equal(small, large)
 
 
-def test_other_factors_go_through_the_largest_whole_one() -> None:
-    large = Image.fromarray(picture(50, 70))
-    between = np.asarray(large.resize((48, 64), Image.Resampling.BILINEAR)).astype(float)
-    blocks = between.reshape(16, 4, 16, 3, 3).mean((1, 3))
-    assert np.abs(square(large, 16) - blocks).max() <= 1
-
-
 def test_growing_is_bicubic_and_a_mixed_shape_does_both() -> None:
     small = Image.fromarray(picture(10, 10))
     assert np.array_equal(square(small, 25), np.asarray(small.resize((25, 25), Image.Resampling.BICUBIC)))

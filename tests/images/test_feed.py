@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from published import formats
 from torch import Tensor
 
 from adamatch.base.files import checksum, sealed
 from adamatch.images import feed as feeds
 from adamatch.images.feed import Feed, Place, choose_place
-from adamatch.images.store import VERSION, Store, Writer
+from adamatch.images.store import VERSION, Store
 from adamatch.images.tasks import Labelled, Unlabelled, labelled
 
 CPU = torch.device("cpu")
@@ -76,10 +77,7 @@ def test_every_place_gives_the_same(place: Place, labelled: bool, sizes: tuple[i
 
 def test_a_pool_on_disk_is_mapped_and_gives_the_same(tmp_path: Path) -> None:
     pixels = images(20, 0)
-    with Writer(tmp_path / "store", count=20, size=8, classes=("a", "b", "c"), labelled=False) as writer:
-        writer.images[:] = pixels
-        writer.done[:] = 1
-    mapped = Unlabelled((Store.open(tmp_path / "store").images,))
+    mapped = Unlabelled((Store.open(formats.store(tmp_path / "store", pixels)).images,))
     assert isinstance(mapped.parts[0], np.memmap)
     assert equal(take(feed(mapped, "disk"), 10), take(feed(Unlabelled((pixels,)), "device"), 10))
 

@@ -90,7 +90,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labelled_images_of_every_kind(folder: Path, kind: str, model: Model) -> None:
+def test_images_of_every_kind_with_and_without_their_labels(folder: Path, kind: str, model: Model) -> None:
     expected = read(folder, size=8, labelled=True)
     found = read(KINDS[kind](folder), size=8, labelled=True)
     assert found.classes == CLASSES
@@ -99,15 +99,11 @@ def test_labelled_images_of_every_kind(folder: Path, kind: str, model: Model) ->
     assert expected.labels is not None
     assert found.labels.tolist() == expected.labels.tolist()
     assert model.evaluate(KINDS[kind](folder)).confusion.tolist() == model.evaluate(folder).confusion.tolist()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_images_without_labels_of_every_kind(folder: Path, kind: str, model: Model) -> None:
-    found = read(KINDS[kind](folder), size=8, labelled=False)
-    assert found.labels is None
-    assert np.array_equal(found.images, read(folder, size=8, labelled=False).images)
-    expected = model.predict(folder).probabilities
-    assert model.predict(KINDS[kind](folder)).probabilities == pytest.approx(expected, abs=1e-6)
+    bare = read(KINDS[kind](folder), size=8, labelled=False)
+    assert bare.labels is None
+    assert np.array_equal(bare.images, expected.images)
+    probabilities = model.predict(folder).probabilities
+    assert model.predict(KINDS[kind](folder)).probabilities == pytest.approx(probabilities, abs=1e-6)
 
 
 def test_fit_takes_them(folder: Path, tmp_path: Path) -> None:

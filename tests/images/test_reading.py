@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from published import formats
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from adamatch.base.errors import InputError
@@ -16,7 +17,7 @@ from adamatch.images.arrays import from_arrays
 from adamatch.images.decode import read_image
 from adamatch.images.items import from_dataset
 from adamatch.images.reading import median_side, read
-from adamatch.images.store import Store, Writer
+from adamatch.images.store import Store
 
 RAMP = np.arange(2 * 6 * 6 * 3, dtype=np.uint8).reshape(2, 6, 6, 3)
 
@@ -244,9 +245,7 @@ def test_datasets_that_cannot_be_used() -> None:
 
 def test_read_takes_everything(animals: Path, tmp_path: Path) -> None:
     folder = read(animals, size=8)
-    with Writer(tmp_path / "store", count=6, size=8, classes=folder.classes) as writer:
-        assert writer.labels is not None
-        writer.images[:], writer.labels[:], writer.done[:] = folder.images, labels(folder), 1
+    formats.store(tmp_path / "store", folder.images, folder.labels, folder.classes)
     arrays = (folder.images, np.array(["Bee", "cat", "dog"]).repeat(2))
     for source in (str(animals), tmp_path / "store", folder, arrays):
         found = read(source, size=8, labelled=True)

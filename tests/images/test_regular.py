@@ -5,14 +5,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 from published import formats
 
 from adamatch.base import regular_files
 from adamatch.base.errors import InputError
-from adamatch.base.regular_files import open_file, read_file
+from adamatch.base.regular_files import open_file
 from adamatch.datasets import digits
 from adamatch.datasets.archive import members
 from adamatch.datasets.source import Found
@@ -100,6 +99,8 @@ def test_one_by_one_and_in_a_list(folder: tuple[Path, str]) -> None:
     place, says = folder
     with pytest.raises(InputError, match=rf"bad\.png .*{says}"):
         read_image(place / "cat/bad.png")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_file(Path("a\0b"))
     (place / "list.csv").write_text("cat/good.png,cat\ncat/bad.png,dog\n")
     with pytest.raises(InputError, match=r"bad\.png"):
         read(place / "list.csv", size=8)
@@ -137,12 +138,3 @@ def test_links_that_lead_back_end(tmp_path: Path) -> None:
     for name in ("back", "again"):
         (tmp_path / "set" / name).symlink_to(tmp_path / "set", target_is_directory=True)
     assert [member.name for member in members(tmp_path / "set")] == ["a.png"]
-
-
-def test_a_file_that_grows_while_it_is_read_comes_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"1234")
-    assert read_file(tmp_path / "a") == b"1234"
-    with open_file(tmp_path / "a", largest=None) as file:
-        assert np.frombuffer(file.read(), np.uint8).sum() == sum(b"1234")
-    with pytest.raises(InputError, match="cannot be read"):
-        open_file(Path("a\0b"))

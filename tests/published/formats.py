@@ -5,6 +5,7 @@ import io
 import struct
 import tarfile
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from adamatch.datasets.prepare import store_split
+from adamatch.datasets.source import Split
+from adamatch.images.store import Store, Writer
+
 Array = NDArray[Any]
+
+
+def store(path: Path, images: Array, labels: Array | None = None, classes: Sequence[str] = "", **info: object) -> Path:
+    """A finished store."""
+    labelled = labels is not None
+    writer = Writer(path, count=len(images), size=images.shape[1], classes=classes, labelled=labelled, info=info)
+    writer.images[:], writer.done[:] = images, 1
+    if writer.labels is not None and labels is not None:
+        writer.labels[:] = labels
+    writer.commit()
+    return path
+
+
+def prepared(split: Split | Callable[[], Split], path: Path, size: int = 32, **how: Any) -> Store:
+    """A split through the whole way, into a store."""
+    how = {"info": {}, "workers": 2, **how}
+    for _ in store_split((lambda: split) if isinstance(split, Split) else split, path, size, **how):
+        pass
+    return Store.open(path)
 
 
 def random_images(count: int, *shape: int, seed: int = 0) -> Array:

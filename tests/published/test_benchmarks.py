@@ -4,14 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published import formats
 
 from adamatch.base.errors import InputError
 from adamatch.datasets import benchmarks
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.datasets.catalog import SETS
-from adamatch.images.store import Writer
 
 DIGITS = ("mnist", "mnistm", "svhn", "syn", "usps")
+
+
+def write(path: Path, value: int, count: int, labelled: bool = True) -> None:
+    images = np.full((count, 32, 32, 3), value, np.uint8)
+    formats.store(path, images, np.arange(count) % 10 if labelled else None, tuple("0123456789"))
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("data")
     for number, domain in enumerate(DIGITS):
         for split, count in (("train", 20), ("test", 10)):
-            path = root / "digitfive" / domain / f"{split}-32"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with Writer(path, count=count, size=32, classes=tuple("0123456789")) as writer:
-                assert writer.labels is not None
-                writer.images[:] = number
-                writer.labels[:] = np.arange(count) % 10
-                writer.done[:] = 1
+            write(root / "digitfive" / domain / f"{split}-32", number, count)
     return root
 
 
@@ -70,13 +69,7 @@ def test_one_domain_with_few_labels(root: Path) -> None:
 @pytest.mark.parametrize(("name", "more"), [("stl10", "unlabelled"), ("svhn", "extra")])
 def test_without_a_source_further_images_are_unlabelled_ones(name: str, more: str, tmp_path: Path) -> None:
     for value, (split, count) in enumerate({"train": 20, "test": 10, more: 30}.items()):
-        path = tmp_path / name / name / f"{split}-32"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with Writer(path, count=count, size=32, classes=tuple("0123456789"), labelled=split != "unlabelled") as writer:
-            writer.images[:] = value
-            if writer.labels is not None:
-                writer.labels[:] = np.arange(count) % 10
-            writer.done[:] = 1
+        write(tmp_path / name / name / f"{split}-32", value, count, labelled=split != "unlabelled")
     problem = benchmarks.problem(name, task="ssl", source="", target=name, labels=1, root=tmp_path)
     assert [(len(part), int(part.max())) for part in problem.unlabelled.parts] == [(20, 0), (30, 2)]
     assert (len(problem.labelled[0]), int(problem.labelled[0].parts[0].max())) == (10, 0)

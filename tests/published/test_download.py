@@ -133,11 +133,8 @@ def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
 def test_a_source_that_is_gone_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
     get(file(server, "/gone", "/data.bin", checksum=MD5), tmp_path)
     assert [path for path, _ in server.asked] == ["/gone", "/data.bin"], "asked once, not again and again"
-
-
-def test_a_source_that_cannot_be_reached_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
     unreachable = "http://127.0.0.1:9/data.bin"
-    get(File("data.bin", (unreachable, server.url + "/data.bin"), checksum=MD5), tmp_path)
+    get(File("data.bin", (unreachable, server.url + "/data.bin"), checksum=MD5), tmp_path / "other")
 
 
 def test_a_busy_source_is_asked_again_with_growing_pauses(server: Server, tmp_path: Path) -> None:
@@ -161,25 +158,32 @@ def test_a_file_without_sources_can_only_be_had_by_hand(tmp_path: Path) -> None:
         get(File("data.bin"), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("page", "facts", "says"), [(False, {"size": 99}, "has a file of 4194304 bytes, not 99"), (True, {}, "web page")]
+)
+def test_a_wrong_size_and_a_web_page_are_refused_before_anything_is_fetched(
+    server: Server, tmp_path: Path, page: bool, facts: dict[str, int], says: str
+) -> None:
+    server.page = page
+    with pytest.raises(InputError, match=says):
+        get(file(server, **facts), tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_file_that_is_there_is_left_alone_where_it_is_right(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(b"half")
+    get(file(server, checksum=SHA256), tmp_path)
+    assert len(server.asked) == 1
+    assert get(file(server, checksum=SHA256), tmp_path) == [(len(DATA), len(DATA))]
+    assert len(server.asked) == 1
+
+
 def test_a_wrong_checksum_never_gets_the_final_name(server: Server, tmp_path: Path) -> None:
     server.files["/other"] = DATA[:-1] + b"!"
     with pytest.raises(InputError, match="another SHA256 than the published one"):
         get(file(server, "/other", checksum=SHA256), tmp_path)
     assert names(tmp_path) == []
     get(file(server, "/other", "/data.bin", checksum=MD5), tmp_path)
-
-
-def test_a_wrong_size_is_refused_before_anything_is_fetched(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has a file of 4194304 bytes, not 99"):
-        get(file(server, size=99), tmp_path)
-    assert names(tmp_path) == []
-
-
-def test_a_web_page_is_not_an_archive(server: Server, tmp_path: Path) -> None:
-    server.page = True
-    with pytest.raises(InputError, match="web page"):
-        get(file(server), tmp_path)
-    assert names(tmp_path) == []
 
 
 def test_too_little_space_is_noticed_first(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,14 +213,3 @@ def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, mon
     get(file(server, checksum=MD5), tmp_path)
     assert server.asked[-1][1] == f"bytes={2 << 20}-"
     assert names(tmp_path) == ["data.bin"]
-
-
-def test_a_file_that_is_there_and_right_is_left_alone(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "data.bin").write_bytes(DATA)
-    assert get(file(server, checksum=SHA256), tmp_path) == [(len(DATA), len(DATA))]
-    assert server.asked == []
-
-
-def test_a_file_that_is_there_and_wrong_is_fetched_again(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "data.bin").write_bytes(b"half")
-    get(file(server, checksum=SHA256), tmp_path)

@@ -40,10 +40,8 @@ def archive(folder: Path, count: int = COUNT, bad: tuple[int, ...] = ()) -> Spli
     return from_names(path, names, np.arange(count) % 7, tuple("abcdefg"))
 
 
-def run(split: Split, path: Path, size: int = 16, workers: int = 2, skip_bad: bool = False) -> Store:
-    for _ in store_split(lambda: split, path, size, info={"set": "test"}, workers=workers, skip_bad=skip_bad):
-        pass
-    return Store.open(path)
+def run(split: Split, path: Path, **how: Any) -> Store:
+    return formats.prepared(split, path, 16, info={"set": "test"}, **how)
 
 
 def same(one: Path, other: Path) -> bool:
@@ -133,18 +131,6 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     assert not any(map(alive, children))
 
 
-def test_what_is_done_is_left_alone(tmp_path: Path) -> None:
-    split = archive(tmp_path)
-    run(split, tmp_path / "store")
-    before = (tmp_path / "store" / "images.npy").stat().st_mtime_ns
-
-    def never() -> Split:
-        raise AssertionError("a finished store was opened again")
-
-    assert list(store_split(never, tmp_path / "store", 16, info={})) == [(COUNT, COUNT)]
-    assert (tmp_path / "store" / "images.npy").stat().st_mtime_ns == before
-
-
 def test_another_archive_is_not_mixed_into_half_a_store(tmp_path: Path) -> None:
     next(store_split(lambda: archive(tmp_path), tmp_path / "store", 16, info={"set": "test"}, workers=1))
     assert np.load(tmp_path / ".store.partial" / "done.npy").any()
@@ -216,12 +202,6 @@ def test_portions_are_bounded_by_number_and_by_bytes() -> None:
     assert [len(p) for p in portions((i, Path("x")) for i in range(150))] == [32, 32, 32, 32, 22]
     large = np.zeros(3 << 18, np.uint8)
     assert [len(p) for p in portions((i, large) for i in range(7))] == [3, 3, 1]
-
-
-def test_no_labels(tmp_path: Path) -> None:
-    store = run(from_arrays(formats.random_images(3, 16, 16, 3), None, ("a",), [tmp_path]), tmp_path / "store")
-    assert store.labels is None
-    assert not (tmp_path / "store" / "labels.npy").exists()
 
 
 def test_no_images_is_an_error(tmp_path: Path) -> None:

@@ -10,16 +10,8 @@ from published import formats
 
 from adamatch.base.errors import InputError
 from adamatch.datasets import digits
-from adamatch.datasets.prepare import store_split
-from adamatch.datasets.source import Found, Split
+from adamatch.datasets.source import Found
 from adamatch.datasets.synthetic import blend, draw, mnistm_generated, synthetic_drawn
-from adamatch.images.store import Store
-
-
-def run(split: Split, path: Path, workers: int = 2) -> Store:
-    for _ in store_split(lambda: split, path, 32, info={}, workers=workers):
-        pass
-    return Store.open(path)
 
 
 @pytest.fixture
@@ -35,7 +27,7 @@ def photos(tmp_path: Path) -> Path:
 def test_mnistm_is_the_difference_of_a_patch_and_a_digit(tmp_path: Path, photos: Path) -> None:
     images, labels = formats.mnist(tmp_path, "train")
     mnist = digits.mnist(Found(tmp_path))["train"]
-    store = run(mnistm_generated(mnist, photos, "train"), tmp_path / "store")
+    store = formats.prepared(mnistm_generated(mnist, photos, "train"), tmp_path / "store")
     padded = np.pad(images, ((0, 0), (2, 2), (2, 2))).astype(int)
     colours = [(i * 20, 255 - i * 20, 7) for i in range(10)]
     used = set()
@@ -57,23 +49,25 @@ def test_mnistm_patches_come_from_the_whole_photograph(tmp_path: Path) -> None:
         assert tuple(blend(np.zeros((32, 32), np.uint8), tmp_path / "ramp.png", at)[0, 0, :2].tolist()) == corner
 
 
-def test_too_few_photographs(tmp_path: Path, photos: Path) -> None:
+def test_too_few_photographs_or_images(tmp_path: Path) -> None:
     formats.mnist(tmp_path, "train")
     mnist = digits.mnist(Found(tmp_path))["train"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has 0 photographs"):
         mnistm_generated(mnist, tmp_path / "empty", "train")
+    with pytest.raises(InputError, match="at least 1"):
+        synthetic_drawn(0, "train")
 
 
 def test_drawn_digits_are_balanced_varied_and_repeatable(tmp_path: Path) -> None:
-    one = run(synthetic_drawn(40, "train", 3), tmp_path / "one", workers=1)
-    two = run(synthetic_drawn(40, "train", 3), tmp_path / "two", workers=2)
+    one = formats.prepared(synthetic_drawn(40, "train", 3), tmp_path / "one", workers=1)
+    two = formats.prepared(synthetic_drawn(40, "train", 3), tmp_path / "two", workers=2)
     np.testing.assert_array_equal(one.images, two.images)
     assert one.labels is not None
     assert np.bincount(one.labels).tolist() == [4] * 10
     assert len({image.tobytes() for image in one.images}) == 40
     for other in (synthetic_drawn(40, "train", 4), synthetic_drawn(40, "test", 3)):
-        store = run(other, tmp_path / "other")
+        store = formats.prepared(other, tmp_path / "other")
         assert not {x.tobytes() for x in one.images} & {x.tobytes() for x in store.images}
         shutil.rmtree(tmp_path / "other")
 
@@ -85,8 +79,3 @@ def test_drawn_digits_can_be_told_from_their_background() -> None:
     ]
     assert np.median(spread) > 20
     assert min(spread) > 5
-
-
-def test_no_images_is_an_error() -> None:
-    with pytest.raises(InputError, match="at least 1"):
-        synthetic_drawn(0, "train")

@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple, cast
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import LARGEST, open_file
+from adamatch.images.listing import walk
 
 RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays to 20, bombs to 1,000
 SLACK = 1 << 22  # bytes that may be exceeded by small archives, where a ratio says little
@@ -47,7 +48,7 @@ class Member:
         if self.size > LARGEST:
             size = f"{self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have"
             raise InputError(f"{self.where} has {size}: refused")
-        with _readable(self.where), self.open() as file:
+        with readable(self.where), self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
             raise InputError(f"{self.where} has another size than it says: fetch it again")
@@ -55,7 +56,7 @@ class Member:
 
 
 @contextmanager
-def _readable(where: str) -> Iterator[None]:
+def readable(where: str) -> Iterator[None]:
     """On damaged data the libraries raise almost anything; here it becomes one line."""
     try:
         yield
@@ -112,7 +113,7 @@ def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
     """The member of that file name, wherever it lies in the archive, as a stream."""
     for member in members(path):
         if member.name.rpartition("/")[2] == name:
-            with _readable(member.where), member.open() as file:
+            with readable(member.where), member.open() as file:
                 yield file
             return
     raise InputError(f"{path} has no {name}: fetch it again")
@@ -134,17 +135,6 @@ def safe_name(name: str, where: str) -> str:
     return "/".join(parts)
 
 
-def walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Each folder once, with the names of its folders and files in order; hidden folders are passed over."""
-    seen: set[str] = set()
-    for here, folders, files in os.walk(top, followlinks=True):
-        real = os.path.realpath(here)
-        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
-        if real not in seen:  # else a link that leads back
-            yield Path(here), folders, sorted(files)
-        seen.add(real)
-
-
 def _folder(path: Path) -> Iterator[Member]:
     for file in (here / name for here, _, names in walk(path) for name in names):
         if not file.is_file():
@@ -154,7 +144,7 @@ def _folder(path: Path) -> Iterator[Member]:
 
 
 def _zip(path: Path) -> Iterator[Member]:
-    with _readable(str(path)), open_file(path, None) as file, zipfile.ZipFile(file) as archive:
+    with readable(str(path)), open_file(path, None) as file, zipfile.ZipFile(file) as archive:
         count = len(archive.infolist())
         if count % 65536 != (said := _count(file)) and said != 65535:
             raise InputError(f"{path} lists {count} members and says {said}: fetch it again")
@@ -198,7 +188,7 @@ class _Header(tarfile.TarInfo):
 
 
 def _tar(path: Path) -> Iterator[Member]:
-    with _readable(str(path)), open_file(path, None) as raw:
+    with readable(str(path)), open_file(path, None) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adamatch.base.errors import InputError, unknown
-from adamatch.datasets import cifar, digits, domainnet, office31, pacs, stl10
+from adamatch.datasets import cifar, class_folders, digits, domainnet, stl10
 from adamatch.datasets.source import Domain, Found, Split
 from adamatch.images.store import Store
 
 SETS = {
     "digitfive": digits.DIGIT_FIVE,
     "domainnet": domainnet.DOMAIN_NET,
-    "office31": office31.OFFICE_31,
-    "pacs": pacs.PACS,
+    "office31": class_folders.OFFICE_31,
+    "pacs": class_folders.PACS,
     "cifar10": cifar.CIFAR_10,
     "cifar100": cifar.CIFAR_100,
     "stl10": stl10.STL_10,

@@ -1,14 +1,67 @@
-"""Images in one folder per class, in an archive or on the disk; a split of our own where none is published."""
+"""Office-31 and PACS: images in one folder per class, in an archive or on the disk.
+
+Office-31 has no published split, so a fifth of each class, always the same, is the test set. So it is with PACS, unless
+the published lists `<domain>_train_kfold.txt` and `<domain>_crossval_kfold.txt` lie beside it: then these are the
+training and the test set (the published test list holds the training images, too, and is not used).
+"""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from adamatch.base.errors import InputError
+from adamatch.base.regular_files import read_file
 from adamatch.datasets.archive import is_image, members
-from adamatch.datasets.source import Split, from_names
+from adamatch.datasets.source import DataSet, Domain, File, Found, Split, Splits, from_names, parse_list
+
+OFFICE_ARCHIVES = ("domain_adaptation_images.tar.gz", "office31.tar.gz", "domain_adaptation_images.tar", "office31.tar")
+PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+
+
+def office31(found: Found, domain: str) -> Splits:
+    """`<domain>/images/<class>/*.jpg`."""
+    folder = found.folder(domain, having="images/bike") or found.folder(domain, having="bike")
+    place = found.file(*OFFICE_ARCHIVES) or (folder and folder.parent)
+    return {split: partial(_split, place, "office31", domain, split) for split in ("train", "test")} if place else {}
+
+
+def pacs(found: Found, domain: str) -> Splits:
+    """`<domain>/<class>/*.jpg` or `.png`."""
+    folder = found.folder(domain, having=PACS_CLASSES[0])
+    place = found.file("PACS.zip", "pacs.zip") or (folder and folder.parent)
+    train = found.file(f"{domain}_train_kfold.txt")
+    test = found.file(f"{domain}_crossval_kfold.txt", f"{domain}_val_kfold.txt")
+    lists = {"train": train, "test": test} if train and test else {"train": None, "test": None}
+    if not place:
+        return {}
+    return {
+        split: partial(_split, place, "pacs", domain, split, PACS_CLASSES, listing) for split, listing in lists.items()
+    }
+
+
+def _split(
+    place: Path, name: str, domain: str, split: str, classes: tuple[str, ...] = (), listing: Path | None = None
+) -> Split:
+    """The images that are listed, or else those of the fixed split; without `classes`, each folder is one."""
+    images = by_class(place, domain, classes)
+    if not images:
+        raise InputError(f"{place} has no images in {domain}/<class>/: fetch it again")
+    label = {name: number for number, each in enumerate(classes or images) for name in images.get(each, ())}
+    names = _listed(place, listing, label) if listing else fixed_split(images, f"{name}/{domain}")[split]
+    return from_names(place, names, np.array([label[each] for each in names], np.int64), classes or tuple(images))
+
+
+def _listed(place: Path, listing: Path, members: Mapping[str, int]) -> list[str]:
+    """The members that a list names by their last three parts."""
+    member = {"/".join(name.split("/")[-3:]): name for name in members}
+    names, _ = parse_list(read_file(listing), str(listing))
+    for name in names:
+        if name not in member:
+            raise InputError(f"{listing} names {name}, which {place} does not have: fetch it again")
+    return [member[name] for name in names]
 
 
 @cache
@@ -42,9 +95,30 @@ def fixed_split(names: Mapping[str, Sequence[str]], salt: str) -> dict[str, list
     return parts
 
 
-def labelled(
-    archive: Path, images: Mapping[str, Sequence[str]], names: Sequence[str], classes: tuple[str, ...]
-) -> Split:
-    """The split of the images called `names`, each of the class whose folder it lies in."""
-    label = {name: classes.index(folder) for folder, members in images.items() for name in members}
-    return from_names(archive, names, np.array([label[name] for name in names], np.int64), classes)
+_SIZES = (64, 32, 128, 224)
+_SOURCE = "https://cornell.box.com/shared/static/3v2ftdkdhpz1lbbr4uhu0135w7m79p7q"
+_FILE = File("office31.tar.gz", (_SOURCE,), checksum="89818e596f3cdda1d56da0f077435faa")
+_PAGE = "https://faculty.cc.gatech.edu/~judy/domainadapt/ (domain_adaptation_images.tar.gz)"
+_COUNTS = {"amazon": 2817, "dslr": 498, "webcam": 795}
+OFFICE_31 = DataSet(
+    {domain: Domain((_FILE,), {"train+test": count}, _PAGE) for domain, count in _COUNTS.items()},
+    office31,
+    _SIZES,
+    {"office31-64": 64, "office31-224": 224},
+)
+_PACS_PAGE = "https://domaingeneralization.github.io/#data (PACS.zip, or its folders <domain>/<class>/*.jpg)"
+_PACS_COUNTS = {
+    "art_painting": (379, 255, 285, 184, 201, 295, 449),
+    "cartoon": (389, 457, 346, 135, 324, 288, 405),
+    "photo": (189, 202, 182, 186, 199, 280, 432),
+    "sketch": (772, 740, 753, 608, 816, 80, 160),
+}
+PACS = DataSet(
+    {
+        domain: Domain((File("PACS.zip"),), {"train+test": counts}, _PACS_PAGE)
+        for domain, counts in _PACS_COUNTS.items()
+    },
+    pacs,
+    _SIZES,
+    {"pacs64": 64},
+)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import LARGEST, open_file
-from adamatch.datasets.archive import RATIO, SLACK
+from adamatch.datasets.archive import RATIO, SLACK, readable
 
 Array = NDArray[Any]
 SMALL = 1 << 26  # bytes of a table or of HDF5: USPS, the only such set, has a tenth of them
@@ -29,12 +29,9 @@ NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13:
 
 def unpacked(path: Path, largest: int = LARGEST) -> bytes:
     """The file, inflated where it is .gz or .bz2; refused where that takes more memory than a set needs."""
-    with open_file(path, None) as raw:
-        try:
-            stream: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, lambda file: file)
-            data: bytes = stream(raw).read(largest + 1)
-        except Exception as error:  # on damaged data the libraries raise almost anything
-            raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+    with open_file(path, None) as raw, readable(str(path)):
+        stream: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, lambda file: file)
+        data: bytes = stream(raw).read(largest + 1)
     if len(data) > largest:
         raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a bomb: refused")
     return data
@@ -57,13 +54,8 @@ def h5(path: Path, *names: str) -> list[Array]:
     import h5py
 
     open_file(path, None).close()  # no pipe, no device
-    try:
-        with h5py.File(path, "r") as file:
-            return [_dataset(file, name, f"{path}: {name!r}") for name in names]
-    except InputError:
-        raise
-    except Exception as error:  # on damaged data the library raises almost anything
-        raise InputError(f"{path} cannot be read ({reason(error)}): fetch it again") from None
+    with readable(str(path)), h5py.File(path, "r") as file:
+        return [_dataset(file, name, f"{path}: {name!r}") for name in names]
 
 
 def _dataset(node: Any, name: str, where: str) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError
-from adamatch.datasets.archive import Encoded, contents, walk
+from adamatch.datasets.archive import Encoded, contents
+from adamatch.images.listing import walk
 from adamatch.images.store import Labels, Pixels
 
 # Images per split: their number, or the number in each class. "train+test": the split is ours, the sum is published.

@@ -30,7 +30,7 @@ BAND = 1 << 22  # pixels that are converted at a time, where a conversion takes 
 def read_image(source: str | Path | bytes, name: str | None = None, *, white: int = SIXTEEN_BITS) -> Image.Image:
     """The image in a file (or in its bytes) as RGB: turned upright, the first frame, transparency over white.
 
-    `white` is that of 16-bit files that do not say how many bits they use (depth.py); 0: by the image's largest value.
+    `white` is that of 16-bit files that do not say how many bits they use; 0: by the largest value of the image.
     """
     name = name or ("the image" if isinstance(source, bytes) else str(source))
     content = source if isinstance(source, bytes) else read_file(Path(source))

@@ -1,7 +1,7 @@
 """Items of a dataset (torch's, HuggingFace's, or a list): an image and perhaps a label, in pairs or under names."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +143,15 @@ def sides(dataset: Any, most: int = 20) -> list[int]:
 
 def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> tuple[str, str | None]:
     """The names of the image and the label: by the types of a HuggingFace dataset's columns, else by their names."""
-    kinds = {name: type(feature).__name__ for name, feature in (getattr(dataset, "features", None) or {}).items()}
-    listed = ", ".join(item)
-    images = [name for name in item if kinds.get(name) == "Image"]
+    features, listed = getattr(dataset, "features", None) or {}, ", ".join(item)
+    images = [name for name in item if type(features.get(name)).__name__ == "Image"]
     images = [name for name in IMAGES if name in images] or images or [name for name in IMAGES if name in item]
     if not images:
         raise InputError(f"the dataset has no column of images (it has {listed}): call it `image`")
     if labelled is False:
         return images[0], None
-    labels = [name for name in LABELS if name in item] or [name for name in item if kinds.get(name) == "ClassLabel"]
-    if len(labels) > 1 and labels[0] not in LABELS:
+    labels = _label_columns(item, features)
+    if len(labels) > 1:
         remedy = "rename the one to learn to `label`"
         raise InputError(f"the dataset has several kinds of labels ({', '.join(labels)}): {remedy}")
     if labelled and not labels:
@@ -160,12 +159,17 @@ def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> 
     return images[0], labels[0] if labels else None
 
 
+def _label_columns(columns: Iterable[str], features: Mapping[str, Any]) -> list[str]:
+    """The column that is called as labels are, else all whose features have names of classes."""
+    called = [name for name in LABELS if name in columns]
+    return called[:1] or [name for name in columns if hasattr(features.get(name), "names")]
+
+
 def class_names(dataset: Any) -> list[str] | None:
     """The dataset's names of classes, or those of the dataset that it is a part of (Subset)."""
     if is_hub(dataset):
         features = getattr(dataset, "features", None) or {}
-        label = next((name for name in LABELS if name in features), None)
-        labels = [label] if label else [name for name, feature in features.items() if hasattr(feature, "names")]
+        labels = _label_columns(features, features)
         names = getattr(features[labels[0]], "names", None) if len(labels) == 1 else None
     else:
         while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):

@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -243,15 +243,21 @@ def _folder(folder: Path, wanted: Wanted) -> list[Row]:
     return [(path, name) for name, paths in found.items() for path in paths]
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Everything below a folder that may be an image, in a fixed order; follows links, but none twice or upwards."""
-    seen = {str(above) for above in folder.resolve().parents}
-    for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+def walk(top: Path, onerror: Callable[[OSError], None] | None = None) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each folder with the names of its folders (none hidden) and files, sorted; follows no link twice or upwards."""
+    seen = {str(above) for above in top.resolve().parents}
+    for here, folders, names in os.walk(top, followlinks=True, onerror=onerror):
         real = os.path.realpath(here)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
         if real not in seen:
-            yield from (Path(here, name) for name in sorted(names) if _may_be_image(name))
+            yield Path(here), folders, sorted(names)
         seen.add(real)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder that may be an image, in a fixed order."""
+    for here, _, names in walk(folder, _refuse):
+        yield from (here / name for name in names if _may_be_image(name))
 
 
 def _refuse(error: OSError) -> None:

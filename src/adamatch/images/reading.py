@@ -46,7 +46,7 @@ def read(
     classes         the classes and their order; None: those that are found
     labelled        True: labels are needed; False: every image, without its label; None: what is there
     drop_unknown    images of other classes are left out, rather than an error
-    white           that of 16 bits; 0: found from a sample of the images (depth.py)
+    white           that of 16 bits; 0: found from a sample of the images (bit_depth.py)
     skip_bad        files that cannot be read are left out, rather than an error
 
     The store's info has `files` and `skipped` (why a file was left out), `white`, and `notes` for the user.

@@ -21,30 +21,18 @@ class IndexStream:
 
     def next(self) -> Tensor:
         """The next batch's indices [batch], on the device."""
-        first = self.taken * self.batch
-        size = self.epochs * self.n
+        block, start = divmod(self.taken * self.batch, self.epochs * self.n)
         self.taken += 1
-        picked = [
-            self._part(place // size, place % size, end) for place, end in _spans(first, first + self.batch, size)
-        ]
-        return picked[0] if len(picked) == 1 else torch.cat(picked)
+        picked = self._order_of(block)[start : start + self.batch]
+        lacking = self.batch - len(picked)  # they are in the next block
+        return torch.cat([picked, self._order_of(block + 1)[:lacking]]) if lacking else picked
 
-    def _part(self, block: int, start: int, end: int) -> Tensor:
+    def _order_of(self, block: int) -> Tensor:
         if block != self._block:
             self._order, self._block = self._shuffled(block), block
-        return self._order[start:end]
+        return self._order
 
     def _shuffled(self, block: int) -> Tensor:
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + block) % 2**63)
         order = torch.cat([torch.randperm(self.n, generator=generator) for _ in range(self.epochs)])
         return order.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else order
-
-
-def _spans(start: int, end: int, size: int) -> list[tuple[int, int]]:
-    """Cut [start, end) at multiples of size: (start of the piece, its end within the block)."""
-    spans = []
-    while start < end:
-        stop = min(end, (start // size + 1) * size)
-        spans.append((start, stop - start // size * size))
-        start = stop
-    return spans

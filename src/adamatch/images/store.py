@@ -157,7 +157,7 @@ class Writer:
     def _map(self, name: str) -> Any:
         return np.load(self.partial / f"{name}.npy", mmap_mode="r+", allow_pickle=False)
 
-    def commit(self, **info: Any) -> Store:
+    def commit(self) -> Store:
         """Checksum, write the header and give the folder its final name."""
         if not self.done.all():
             raise InputError(f"{self.path} is not complete: {int((self.done == 0).sum())} images are missing")
@@ -166,7 +166,6 @@ class Writer:
             getattr(self, name).flush()
             sync(self.partial / f"{name}.npy")
         del self.images, self.done, self.labels
-        self.head["info"] |= info
         self.head["sha256"] = {f"{name}.npy": checksum(self.partial / f"{name}.npy") for name in arrays}
         write_atomically(self.partial / "store.json", json.dumps(sealed(self.head), indent=1))
         old = self.path.with_name(f".{self.path.name}.old")
@@ -179,10 +178,3 @@ class Writer:
         for leftover in ("done.npy", "plan.json"):  # last: until the store has its name, they let its making go on
             (self.path / leftover).unlink()
         return Store.open(self.path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.commit()
