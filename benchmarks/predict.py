@@ -3,8 +3,9 @@
     python benchmarks/predict.py [--images 200000] [--out results.json]
 
 The images are PNG files of 32 x 32, generated, in folders of a thousand; the network is wrn-tiny on a CPU, with random
-weights; predictions go to a CSV file. Memory is the largest resident set of the process. That of the same command on one image
-is taken off: it holds Python, torch and the network. Claim, checked (exit code 1 where it does not hold): under 1 GiB.
+weights; predictions go to a CSV file. Memory is the largest resident set of the process. That of the same command on
+one image is taken off: it holds Python, torch and the network. Claim, checked (exit code 1 where it does not hold):
+under 1 GiB.
 """
 
 import argparse
@@ -89,7 +90,7 @@ def main() -> None:
     facts = {
         "command": f"python benchmarks/predict.py --images {asked.images}",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {cores()} cores, {torch.get_num_threads()} torch threads, load {load} at the start, "
+        "machine": f"{platform.machine()}, {cores()} cores, {torch.get_num_threads()} torch threads, load {load}, "
         f"nice {priority}",
         "versions": {
             "adamatch": adamatch.__version__,

@@ -1,4 +1,4 @@
-"""Whether many images slow training down: a step with all of them on the GPU, in the host's memory, and in a mapped file.
+"""Whether many images slow training down: a step with them on the GPU, in the host's memory, and in a mapped file.
 
     python benchmarks/stream.py --file /tmp/images.bin --out results/stream.json
 

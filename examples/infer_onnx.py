@@ -23,11 +23,11 @@ BATCH = 64
 def prepare(file: str | Path, size: int, shape: str = "squeeze", white: int = 65535) -> NDArray[np.uint8]:
     """An image file of any kind and size -> uint8 [size, size, 3].
 
-    It is turned upright as its EXIF data say; transparency goes over white; grey of more than 8 bits becomes 8 bits. `shape`
-    says how a rectangle becomes a square: "squeeze" (all of it) or "crop" (the square in its middle). A side that shrinks goes
-    to the largest multiple of `size` that it holds (bilinear) and from there by averaging whole blocks; a side that grows is
-    interpolated (bicubic). `white` is which value is white in grey files of 16 bits, 4095 for 12-bit scans. `size`, `shape` and
-    `white` are in the model's metadata.
+    It is turned upright as its EXIF data say; transparency goes over white; grey of more than 8 bits becomes 8 bits.
+    `shape` says how a rectangle becomes a square: "squeeze" (all of it) or "crop" (the square in its middle). A side
+    that shrinks goes to the largest multiple of `size` that it holds (bilinear) and from there by averaging whole
+    blocks; a side that grows is interpolated (bicubic). `white` is which value is white in grey files of 16 bits, 4095
+    for 12-bit scans. `size`, `shape` and `white` are in the model's metadata.
     """
     try:
         with Image.open(file) as opened:

@@ -2,8 +2,8 @@
 
     python examples/own_loop.py
 
-Digits drawn with fonts (labelled) -> real handwriting (no labels). The network knows nothing of this package; what AdaMatch
-needs is a weak and a strong view of each image, the labels as probabilities, and how far training has come.
+Digits drawn with fonts (labelled) -> real handwriting (no labels). The network knows nothing of this package; what
+AdaMatch needs is a weak and a strong view of each image, the labels as probabilities, and how far training has come.
 """
 
 import torch

@@ -2,8 +2,9 @@
 
     python examples/shapes.py shapes
 
-makes shapes/drawings (labelled), shapes/photos (to adapt to), shapes/few (two labelled photos of each class), shapes/test
-(labelled photos that no training sees) and shapes/new. All are drawn here, by Pillow and NumPy: nothing is fetched.
+makes shapes/drawings (labelled), shapes/photos (to adapt to), shapes/few (two labelled photos of each class),
+shapes/test (labelled photos that no training sees) and shapes/new. All are drawn here, by Pillow and NumPy: nothing is
+fetched.
 """
 
 import math

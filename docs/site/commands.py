@@ -34,7 +34,7 @@ def _sections(name: str, command: Any) -> Iterator[str]:
 
 
 def _text(written: str | None) -> str:
-    """Help as it is written for the terminal -> Markdown: indented lines, and lines that begin with code, are examples."""
+    """Help for the terminal -> Markdown: indented lines, and lines that begin with code, are examples."""
     text = re.sub(r"\[bold\](.*?)\[/bold\]", r"**\1**", written or "")
     blocks = []
     for block in text.split("\n\n"):

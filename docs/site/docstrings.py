@@ -1,4 +1,4 @@
-"""Docstrings that list arguments in two columns, as this package writes them -> the sections that mkdocstrings knows."""
+"""Docstrings that list arguments in two columns, as in this package -> the sections that mkdocstrings knows."""
 
 import re
 from typing import Any

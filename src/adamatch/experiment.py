@@ -104,7 +104,7 @@ def solve(
         if run.continues:
             where = folder.path / resume.EARLIER
             say(
-                f"this is another run: {run.recipe.images:,} images, from the model of the finished run, which is in {where}"
+                f"this is another run: {run.recipe.images:,} images, from the finished run's model, which is in {where}"
             )
         generations, taught, before = methods.get(run.method).generations(run.options), problem, None
         for number in range(generations):
@@ -186,7 +186,7 @@ def _train(run: Run, problem: Problem, stage: Stage, net: nn.Module | None, exec
 def _evaluation(
     problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int
 ) -> loop.Evaluate:
-    """Measures accuracy where there are labels, and notes what the network says of the images `given`, which have none."""
+    """Measures accuracy where there are labels, and saves the predictions for the unlabelled images `given`."""
     accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
     outputs = OutputWriter(
         classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine
@@ -259,7 +259,7 @@ def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> 
 
 
 def result(run: Run, problem: Problem, history: History, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What a finished run says of itself. The reported accuracy is the median; the best is an oracle's and chooses nothing.
+    """The content of result.json. The reported accuracy is the median; the best is an oracle's and chooses nothing.
 
     `before` is the result of its teacher, if it had one: that time counts.
     """

@@ -79,12 +79,13 @@ def fit(
                     where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
-    settings        hyper-parameters, as in `adamatch fit --help`: size, images, batch, lr, strong, mirror, repeat, frozen
+    settings        hyper-parameters, as in `adamatch fit --help`: size, images, batch, lr, strong, mirror, repeat,
+                    frozen
 
-    What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images is
-    held out. What can be known of the result is printed at the end, and is in judge.json and `model.history["judge"]`:
-    accuracy on the target as a range, without a label of it; what adaptation changed; signs that source and target do
-    not fit.
+    What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
+    is held out. What can be known of the result is printed at the end, and is in judge.json and
+    `model.history["judge"]`: accuracy on the target as a range, without a label of it; what adaptation changed; signs
+    that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
@@ -179,7 +180,7 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     count = sum(map(len, problem.labelled))
     names = ", ".join(problem.classes[:NAMED]) + (", ..." if len(problem.classes) > NAMED else "")
     lines = [
-        f"{len(problem.classes)} classes ({names}), {count:,} labelled and {len(problem.unlabelled):,} unlabelled images"
+        f"{len(problem.classes)} classes ({names}), {count:,} labelled, {len(problem.unlabelled):,} unlabelled images"
     ]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
@@ -205,11 +206,11 @@ def _check_output(net: nn.Module, classes: int, size: int) -> None:
         raise InputError(f"{type(net).__name__} cannot take images [2, 3, {size}, {size}] ({first})") from None
     if shape != (2, classes):
         raise InputError(
-            f"{type(net).__name__} gives {list(shape)} for two images: with {classes} classes it needs {classes} outputs each"
+            f"{type(net).__name__} gives {list(shape)} for two images: {classes} classes need {classes} outputs each"
         )
 
 
 def _shape_of(net: nn.Module) -> str:
-    """A name by which a network of one's own is known again: its class, and a digest of its tensors' names and shapes."""
+    """The name of a user's network in run.json: its class, and a digest of its tensors' names and shapes."""
     shapes = repr([(name, tuple(value.shape)) for name, value in net.state_dict().items()])
     return f"{type(net).__name__} ({hashlib.sha256(shapes.encode()).hexdigest()[:8]})"

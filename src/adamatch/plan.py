@@ -76,7 +76,8 @@ def choose(
         values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['cached_views']} augmentations of each image; the rest is trained ({argument('frozen', 0)}: all of it). "
+            f"{2 * values['cached_views']} augmentations of each image; the rest is trained "
+            f"({argument('frozen', 0)}: all of it). "
             f"{MINUTES}"
         )
         if "size" not in asked:
@@ -135,7 +136,7 @@ def _network(asked: Mapping[str, Any], weights: str, side_of: Callable[[], int],
         reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
     elif not network and weights == "auto" and "size" in asked and side_of() >= PHOTOGRAPH:
         reasons.append(
-            f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, by which photographs gain much"
+            f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, which photographs need"
         )
     if weights == "auto":
         weights = IMAGENET if is_pretrained(network) else "none"
@@ -166,7 +167,7 @@ def refine(plan: Plan, seen: Seen, *, choose_batch: bool) -> Plan:
 
 
 def pretrained(plan: Plan) -> Plan:
-    """Where labels are few, and there is no source: a network that starts from scratch is pre-trained without labels."""
+    """Few labels and no source: a network that starts from scratch is first pre-trained without labels."""
     if plan.weights or plan.recipe.frozen:
         return plan
     images = plan.recipe.images
@@ -209,7 +210,7 @@ def with_likeness(plan: Plan, likeness: float) -> Plan:
 
 
 def _fitting(plan: Plan, seen: Seen) -> Plan:
-    """With a smaller batch, where the one that was chosen does not fit the memory, or did not in the run that is there."""
+    """With a smaller batch where the chosen one does not fit the memory, or did not in the run that is there."""
     recipe, held, problem = plan.recipe, seen.held, seen.problem
     if held is not None and held.batch < recipe.batch:
         return with_batch(plan, held.batch, "as in the run that is there")

@@ -1,4 +1,4 @@
-"""The twin of a run: the same network, trained on the labelled images alone. Beside it shows what adaptation changed."""
+"""The twin of a run: the same network trained on the labelled images alone, to show what adaptation changed."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,8 @@ DEAREST = 1 / 3  # of what the run itself costs
 
 @dataclass(frozen=True)
 class Twin:
-    """A run on the labelled images alone, and what it costs as a part of the run beside it, by images that go through the
-    network. A small batch does not keep a GPU busy, so that it was up to twice as much where it was measured."""
+    """A run on the labelled images alone, and what it costs as a part of the run beside it, by images that go through
+    the network. A small batch does not keep a GPU busy, so that it was up to twice as much where it was measured."""
 
     run: Run
     cost: float

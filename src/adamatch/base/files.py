@@ -155,7 +155,7 @@ def unsealed(facts: Any) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """A JSON file that `sealed` made. Where the checksum is missing or wrong: ValueError; where there is no file: OSError."""
+    """A JSON file that `sealed` made. A missing or wrong checksum: ValueError; a missing file: OSError."""
     found = read_json(path)
     if not isinstance(found, dict) or SEAL not in found:
         raise ValueError("it has no checksum")

@@ -22,7 +22,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and wa
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for every setting that the schema gives it; it gets those that were set as `settings`."""
+    """The command with an option for every setting of the schema; it gets them as `settings`."""
     usual = {"fit": "auto", "train": "the benchmark's"}[command.__name__]
     fields = {each.name: each for each in settings_of(Recipe, command.__name__)}
 

@@ -48,7 +48,7 @@ def train(
     quiet: Quiet = False,
     settings: dict[str, Any],
 ) -> None:
-    """One run of the paper: any method, task and pair of a benchmark. If it is stopped, run the same command again: it resumes.
+    """One run of the paper: any method, task and pair of a benchmark. If it is stopped, the same command resumes it.
 
     [bold]Examples[/bold]:
 

@@ -14,7 +14,8 @@ _64 = Recipe(network="wrn-34-2", size=64, images=8 * MILLION, weight_decay=0.001
 _224 = Recipe(network="resnetv2-101", size=224, images=8 * MILLION, weight_decay=0.002)
 
 PAPER: dict[str, Recipe] = {
-    # Not the paper's: small enough for two CPU cores, and as few steps want shorter averages. Digits have no mirror image.
+    # Not the paper's: small enough for two CPU cores, and as few steps want shorter averages. Digits have no mirror
+    # image.
     "handwriting": Recipe(
         network="wrn-tiny",
         size=8,
@@ -57,12 +58,13 @@ FAST: dict[str, Mapping[str, Any]] = {
 WAITING: Mapping[str, Any] = {"repeat": False, "target_labels_from": 0.5}
 WAITING_FROM_SCRATCH: Mapping[str, Any] = {**WAITING, "target_label_steps": 5}
 AS_PRINTED: Mapping[str, Any] = {"repeat": True, "target_labels_from": 0.0, "target_label_steps": 1}
-# Without a source, most is learned before labels (`simclr_images`), and kept until pseudo-labels count: docs/few-labels.md.
+# Without a source, most is learned before labels (`simclr_images`), and kept until pseudo-labels count:
+# docs/few-labels.md.
 FEW_WITHOUT_SOURCE: Mapping[str, Any] = {"linear_probe_init": True, "knn_anchor": True, "lr_end": 0.02}
 FAST_TASKS: dict[str, Mapping[str, Any]] = {"ssl": FEW_WITHOUT_SOURCE, "ssda": WAITING_FROM_SCRATCH}
 
-# One's own images. From ImageNet's weights, found on PACS: results/pacs.md. Where source and target look alike, training is
-# held to the surest labels of neighbours until pseudo-labels count.
+# One's own images. From ImageNet's weights, found on PACS: results/pacs.md. Where source and target look alike,
+# training is held to the surest labels of neighbours until pseudo-labels count.
 PHOTOGRAPHS: Mapping[str, Any] = {
     "images": 32_000,
     "batch": 32,
@@ -76,8 +78,8 @@ PHOTOGRAPHS: Mapping[str, Any] = {
     "linear_probe_init": True,
 }
 ALIKE: Mapping[str, Any] = {"knn_anchor": True}
-# The same on a CPU: only the last scales and the head are trained. Found on PACS: results/cpu.md. Where source and target
-# look alike, batch norm keeps the statistics it starts with, and steps are smaller.
+# The same on a CPU: only the last scales and the head are trained. Found on PACS: results/cpu.md. Where source and
+# target look alike, batch norm keeps the statistics it starts with, and steps are smaller.
 PHOTOGRAPHS_ON_CPU: Mapping[str, Any] = {
     **PHOTOGRAPHS,
     "images": 2_560,
@@ -94,7 +96,7 @@ SIZE_ON_CPU = 192  # pixels
 
 
 def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides: Any) -> Recipe:
-    """The hyper-parameters of a benchmark; `fast` has a million images at most. None in overrides leaves a value alone."""
+    """The hyper-parameters of a benchmark; `fast` has a million images at most. An override of None changes nothing."""
     if benchmark not in PAPER:
         raise unknown("benchmark", benchmark, PAPER)
     if budget not in BUDGETS:

@@ -1,4 +1,4 @@
-"""The hyper-parameters of training, in parts that can be thought of one at a time. Defaults are the paper's (section 4)."""
+"""The hyper-parameters of training, in parts. Defaults are the paper's (section 4)."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -34,7 +34,9 @@ class ImageViews:
     size: int = setting(
         about="Side of the images in training: 32, 64, ...", least=1, most=LARGEST_SIZE, commands=["fit"]
     )
-    shape: Shape = setting("squeeze", "How a rectangle becomes a square", choices=get_args(Shape))
+    shape: Shape = setting(  # noqa: RUF009
+        "squeeze", "How a rectangle becomes a square", choices=get_args(Shape)
+    )
     white: int = setting(
         0, "The value that is white in 16-bit images; 0: there are none, or they say it", least=0, most=65535
     )
@@ -104,7 +106,7 @@ class LabelledSampling:
     balance_classes: bool = setting(False, "Rare classes are drawn as often as the median one")
     repeat: bool = setting(
         True,
-        "Repeat few target labels until they fill half of each labelled batch, from the first step on, as in the paper; "
+        "Repeat few target labels until they fill half of each labelled batch, from the first step, as in the paper; "
         "otherwise they are sampled without replacement, from the middle of the run on",
         commands=BOTH,
     )
@@ -138,7 +140,7 @@ class Recipe(Initialisation, LabelledSampling, PseudoLabels, Optimisation, Sched
         check(self)
         if self.frozen and self.strong.startswith("cta"):
             raise InputError(
-                "precomputed augmentations, for frozen blocks, cannot adapt as CTAugment does: choose randaugment or cutout"
+                "frozen blocks: precomputed augmentations cannot adapt as CTAugment does: choose randaugment or cutout"
             )
         if self.frozen and self.simclr_images:
             raise InputError(
@@ -149,7 +151,7 @@ class Recipe(Initialisation, LabelledSampling, PseudoLabels, Optimisation, Sched
     def evaluate_every(self) -> int:
         """Steps between two evaluations: 65,536 images, or a fortieth of a shorter run.
 
-        (A tenth where part of the network is frozen: steps are few and small there, and an evaluation is as long as many.)
+        (A tenth where part of the network is frozen: an evaluation takes as long as many of its steps.)
         """
         evaluations = EVALUATIONS // 4 if self.frozen else EVALUATIONS
         return max(1, min(CHECKPOINT // self.batch, self.last_step // evaluations))

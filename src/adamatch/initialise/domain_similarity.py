@@ -18,7 +18,7 @@ ENOUGH = 0.025  # domains look alike from here on: results/office31.md
 
 
 def likeness(net: nn.Module, source: Sequence[Pixels], target: Sequence[Pixels], machine: Machine) -> float:
-    """The part of neighbours that are of different domains: 0.5 where both are one domain, 0 where no image finds the other."""
+    """The part of neighbours from the other domain: 0.5 where both are one domain, 0 where they are far apart."""
     net = (Whole(net) if isinstance(net, EfficientNetLite) else net).to(machine.device).eval()
     with runtime.off(net):
         found = [features(net, parts, machine, MOST) for parts in (source, target)]

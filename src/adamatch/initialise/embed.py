@@ -1,4 +1,4 @@
-"""Features of all images under the starting weights: what tells neighbours, fits the first classifier, compares domains."""
+"""Features of all images under the starting weights: for neighbours, the first classifier, and domain similarity."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,8 +22,11 @@ BATCHES = 20  # of which batch norm gets its statistics
 def embed(
     net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, *, keep_statistics: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Features [n, d] of each labelled pool and of the unlabelled images: under the starting statistics of batch norm, and
-    under those that training will have: estimated from these images, unless the recipe keeps the first."""
+    """Features [n, d] of each labelled pool and of the unlabelled images, twice.
+
+    First under the starting statistics of batch norm, then under those that training will have: estimated from these
+    images, unless the recipe keeps the first.
+    """
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
     with runtime.off(net):
@@ -40,8 +43,8 @@ def embed(
 def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
     """[n, d], of images as they are, or of some of them where there are many.
 
-    The last batch is as large as the others, with images a second time: a GPU plans its convolutions anew for every shape,
-    which takes longer than these passes.
+    The last batch is as large as the others, with images a second time: a GPU plans its convolutions for each new
+    shape, which takes longer than these passes.
     """
     found, batch = [], BATCH if machine.device.type == "cuda" else BATCH_ON_CPU
     for part, rows in zip(parts, rows_of(parts, most), strict=True):

@@ -39,6 +39,6 @@ def classifier(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def deviation(x: Tensor) -> Tensor:
-    """The standard deviation of each feature [d]. Tiny ones are clamped: a feature that is constant here may vary elsewhere."""
+    """The standard deviation of each feature [d]; tiny ones are clamped: a feature constant here may vary elsewhere."""
     found = x.std(0, correction=0)
     return found.clamp(min=0.1 * float(found.mean()) + 1e-6)

@@ -1,7 +1,7 @@
 """Labels for images that have none, from images that look like them to a network with learned weights.
 
-In rounds: a linear classifier guesses, guesses and labels spread to neighbours (label spreading, Zhou et al., NeurIPS 2003),
-and the classifier learns from all of them.
+In rounds: a linear classifier guesses, guesses and labels spread to neighbours (label spreading, Zhou et al., NeurIPS
+2003), and the classifier learns from all of them.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ SURE = 0.5  # of the images of a class
 def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
     """Probabilities [n_tu, k] of unlabelled images' classes, by their features x [n, d] and (x, y) of labelled ones.
 
-    The features of every pool get mean 0 and variance 1, so that what its images have in common separates nothing. All classes
-    have the same weight: those of which there are many must not swallow the others. Where neighbours disagree, no class is
-    likely.
+    The features of every pool get mean 0 and variance 1, so that what its images have in common separates nothing. All
+    classes have the same weight: those of which there are many must not swallow the others. Where neighbours disagree,
+    no class is likely.
     """
     x = torch.cat([standard(x, x if len(x) >= FEW else x_tu) for x in (*(x for x, _ in pools), x_tu)])
     y = torch.cat([y for _, y in pools])
@@ -41,7 +41,7 @@ def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
 
 
 def surest(y: Tensor) -> Tensor:
-    """Of probabilities [n, k], as labels: of the images that are most likely of a class, the surest part; zeros for others."""
+    """Probabilities [n, k] -> one-hot labels of the most confident images predicted as each class; zeros for others."""
     best = y.max(1)
     found = torch.zeros_like(y)
     for each in range(y.shape[1]):
@@ -52,7 +52,7 @@ def surest(y: Tensor) -> Tensor:
 
 
 def uncorrelated(x: Tensor, like: Tensor) -> Tensor:
-    """Features, all of length 1, along the principal axes of those of `like`: what several have in common then counts once."""
+    """Unit-length features along the principal axes of `like`: what several features share counts once."""
     x, like = normalize(x), normalize(like)
     centred = like - like.mean(0)
     axes: Tensor = torch.linalg.eigh(centred.T @ centred).eigenvectors
@@ -67,7 +67,8 @@ def standard(x: Tensor, like: Tensor) -> Tensor:
 def graph(x: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
     """How near each row of x [n, d] is to each other, 0 for most: sparse [n, n].
 
-    Near is who is among the other's nearest by the angle. Sums of rows are evened out: no image is everybody's neighbour.
+    Near is who is among the other's nearest by the angle. Sums of rows are evened out: no image is everybody's
+    neighbour.
     """
     x, n = normalize(x - x.mean(0)), len(x)
     rows, columns, likeness = [], [], []

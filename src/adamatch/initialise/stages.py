@@ -1,6 +1,7 @@
 """What happens before the first step, in stages: pre-train without labels, embed, propagate labels, fit the head.
 
-Each stage goes from arrays to arrays; `stages` says which of them a recipe wants. Their outcome is kept among the checkpoints.
+Each stage goes from arrays to arrays; `stages` says which of them a recipe wants. Their outcome is kept among the
+checkpoints.
 """
 
 import copy
@@ -65,7 +66,7 @@ def initialise(
     new_head: bool,
     unlabelled: bool,
 ) -> Problem:
-    """Carry out the recipe's stages. The problem comes back with labels for unlabelled images, where they are trained on."""
+    """Carry out the recipe's stages; returns the problem, with labels for unlabelled images if these are trained on."""
     seen = problem.unlabelled if unlabelled else None
     wanted, sure = stages(run, new_head=new_head, unlabelled=unlabelled), None
     if wanted:
@@ -101,8 +102,8 @@ def first_head(
 ) -> NDArray[np.float32] | None:
     """Fit `net.head` to the network's features; returns the surest labels of unlabelled images, if there are any.
 
-    Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted to
-    those that training will have; `kept`: they are the same. Of a network that was `pretrained` without labels many
+    Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted
+    to those that training will have; `kept`: they are the same. Of a network that was `pretrained` without labels many
     features say the same.
     """
     head: Any = net.head

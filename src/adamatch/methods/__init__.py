@@ -1,4 +1,4 @@
-"""Methods by name. Each is an nn.Module with `phases`, `unlabelled` and `weight_decay`; `contract` says what that is."""
+"""Methods by name. Each is an nn.Module with `phases`; `contract` says what else a method has."""
 
 import inspect
 from collections.abc import Mapping

@@ -18,16 +18,18 @@ class AdaMatch(Method):
     interpolate   random logit interpolation, or the joint forward's logits alone
     align         what target predictions are aligned to: the network's "source" output, the source "labels"
                   (as ReMixMatch does), a known "target" distribution, or "none"
-    alignment_clip  the largest factor by which alignment makes a class more or less likely (0: none, as in the paper): a class
-                  that is found far more rarely than in the source may be rare, not overlooked
-    fade_out      whether alignment fades out over the second half of the run (not the paper's; see docs/what-matters.md)
+    alignment_clip  the largest factor by which alignment makes a class more or less likely (0: none, as in the paper):
+                  a class that is found far more rarely than in the source may be rare, not overlooked
+    fade_out      whether alignment fades out over the second half of the run (not the paper's; see
+                  docs/what-matters.md)
     threshold     "relative" to the confidence on source images, or "fixed" at tau; and not in the paper: "classes", the
                   relative one, lower for classes of which few labels pass (after FlexMatch)
-    source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the authors'
-                  code has it: with two they are the same
-    batches       how many batches of labelled images there are in one: 2 where each of two pools fills one (None: `pools`)
-    pools         where threshold and alignment come from: 1, all labelled images, as the text says; the number of pools, those
-                  of the first, as the authors' code has it
+    source_loss   "sum" of the weak and the strong view's, as printed, or "half" of it for each of `batches`, as the
+                  authors' code has it: with two they are the same
+    batches       how many batches of labelled images there are in one: 2 where each of two pools fills one (None:
+                  `pools`)
+    pools         where threshold and alignment come from: 1, all labelled images, as the text says; the number of
+                  pools, those of the first, as the authors' code has it
     target        the known class distribution [k], for align="target"
     warm_up       the part of the run over which mu rises from 0 to 1
     alignment_window  batches over which the target's class average is taken

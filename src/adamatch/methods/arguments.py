@@ -17,7 +17,7 @@ def one_of(kind: str, name: str, *valid: str) -> str:
 
 
 def halved(source_loss: str) -> bool:
-    """Whether eq. (9) is the mean of both views' losses, as in the authors' code ("half"), or their sum as printed ("sum")."""
+    """Whether eq. (9) is the mean of both views' losses ("half", the authors' code) or their sum as printed ("sum")."""
     return one_of("source_loss", source_loss, "sum", "half") == "half"
 
 

@@ -9,7 +9,7 @@ from adamatch.methods.contract import Batch, Method, Metrics, Phase
 
 
 class Supervised(Method):
-    """Weak and strong views of the labelled batch: "source-only", and the Oracle where labels of both domains are given.
+    """Weak and strong views of the labelled batch: "source-only"; the Oracle where both domains have labels.
 
     source_loss   "sum" of the two views' losses, or "half" of it, as in AdaMatch
     """
@@ -28,7 +28,7 @@ class Supervised(Method):
 
 
 class BaselineBN(Method):
-    """The same loss, with unlabelled images in the batch: they move batch-norm statistics and nothing else; appendix B."""
+    """The same loss, with unlabelled images in the batch: they move batch-norm statistics only; appendix B."""
 
     def __init__(self, classes: int, *, source_loss: Literal["sum", "half"] = "half") -> None:
         super().__init__()

@@ -49,7 +49,7 @@ class Method(nn.Module):
 
     @classmethod
     def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
-        """What a step sends through the network, of so many labelled and unlabelled images: by default both views at once."""
+        """What a step sends through the network, of so many images of each kind: by default both views at once."""
         return [Pass(2 * labelled + (2 * unlabelled if cls.unlabelled else 0))]
 
     @classmethod

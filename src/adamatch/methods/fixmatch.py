@@ -1,4 +1,4 @@
-"""FixMatch (Sohn et al., NeurIPS 2020), and FixMatch+: the same with distribution alignment (Berthelot et al., ICLR 2020)."""
+"""FixMatch (Sohn et al., NeurIPS 2020); FixMatch+: with distribution alignment (Berthelot et al., ICLR 2020)."""
 
 from typing import Literal
 
@@ -55,7 +55,8 @@ class FixMatch(Method):
         y_tilde = y_w if self.align == "none" else parts.align(y_w, wanted, found, kept, self.limit)
         pseudo, mask = parts.hard(y_tilde), parts.confident(y_tilde, self.tau)
 
-        # The authors' code trains labelled images by their labels in the weak view alone: their strong view has a pseudo-label.
+        # As in the authors' code, labelled images have their labels in the weak view only; the strong one has
+        # pseudo-labels.
         loss_source = parts.labelled_mean(batch.y_sl, z_sl_w)
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_s)
         loss = loss_source + loss_target

@@ -28,7 +28,7 @@ class MCD(Method):
 
     @classmethod
     def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:
-        """One view: labelled images to classify, all forwards alone for the heads to disagree on, unlabelled ones to agree."""
+        """One view: labelled images classify, all (forwards only) let the heads disagree, unlabelled ones agree."""
         apart = [Pass(labelled, trained=False), Pass(unlabelled, trained=False)]
         return [Pass(labelled), *apart, Pass(unlabelled)]
 

@@ -17,8 +17,8 @@ def forward_twice(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Z'_SL, Z_TU,w, Z_TU,s, Z''_SL: source and target in one batch, source alone; eq. (1), (2).
 
-    Of both batches, batch norm records the joint one's statistics only, lest labelled images be counted twice. Networks of this
-    package take both in one pass, each normalised by its own statistics.
+    Batch norm records the joint batch's statistics only, so labelled images are not counted twice. Networks of this
+    package take both batches in one pass, each normalised by its own statistics.
     """
     if depends_on_batch(net) and getattr(net, "takes_groups", False):
         n_sl, n_tu = len(x_sl), len(x_tu_w)
@@ -95,7 +95,7 @@ def cross_entropy(y: Tensor, z: Tensor) -> Tensor:
 
 
 def labelled_loss(y: Tensor, z_w: Tensor, z_s: Tensor, batches: float | None = None) -> Tensor:
-    """Cross-entropy of both views, means over images with a label; or half of that for each of so many `batches`; eq. (9)."""
+    """Cross-entropy of both views, means over images with a label; or half of that for each of `batches`; eq. (9)."""
     weight = 1 / y.any(1).to(y).mean() if batches is None else 0.5 * batches  # rows of zeros have no label
     return weight * (cross_entropy(y, z_w).mean() + cross_entropy(y, z_s).mean())
 
@@ -111,7 +111,7 @@ def frequencies(y: Tensor) -> Tensor:
 
 
 def pseudo_labelled_loss(pseudo: Tensor, mask: Tensor, z_s: Tensor) -> Tensor:
-    """Cross-entropy of strong views with the labels guessed from weak ones, over all images, masked ones too; eq. (10)."""
+    """Cross-entropy of strong views with pseudo-labels; a mean over all images, masked ones too; eq. (10)."""
     return (cross_entropy(pseudo, z_s) * mask).mean()
 
 

@@ -90,7 +90,7 @@ class Batches:
         return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
 
     def seek(self, done: int, state: Tensor) -> bool:
-        """Resume after `done` steps; False where the generator's state is another kind of device's: draws start anew."""
+        """Resume after `done` steps; False where the generator is another kind of device's: draws start anew."""
         for feed in self.feeds:
             feed.seek(done)
         if len(state) == len(self.generator.get_state()):
@@ -101,10 +101,10 @@ class Batches:
 
 
 def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> list[int]:
-    """How many images of each labelled pool are in a step: a batch, or, of a small pool after the first, each image once.
+    """Images of each labelled pool in a step: a batch; of a small pool after the first, each image once.
 
-    (Or once in as many steps as the recipe spreads them over, but at least as many as there are classes. Of several ranks,
-    as many as they can share evenly.)
+    (Or once in as many steps as the recipe says, but at least as many as there are classes. Of several ranks, as many
+    as they can share evenly.)
     """
     shared = ranks.count()
 

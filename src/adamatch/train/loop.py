@@ -1,4 +1,4 @@
-"""The training loop: feeds, steps, evaluations, checkpoints; from a checkpoint it goes on as if nothing had happened."""
+"""The training loop: batches, steps, evaluations, checkpoints; a resumed run equals an uninterrupted one."""
 
 import statistics
 import time
@@ -149,18 +149,19 @@ def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress
             raise
         why = str(error).strip().splitlines()[-1].strip()
         raise InputError(
-            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): give {argument('overwrite', True)} to begin "
+            f"{folder.checkpoints} holds a checkpoint that this run cannot have written ({why}): "
+            f"give {argument('overwrite', True)} to begin "
             "anew"
         ) from None
     if not same_device:
         progress.say(
-            f"the run was on another kind of device before and is on {step.machine.device.type} now: its draws are others from "
+            f"the run was on another kind of device before, now on {step.machine.device.type}: its draws differ from "
             "here on, and it is not the same bit for bit"
         )
     progress.say(f"resuming from step {start} of {batches.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
-            f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: it takes sums in another "
+            f"the run was on {facts.get('ranks', 1)} ranks before, now on {ranks.count()}: it takes sums in another "
             "order, and is not the same bit for bit"
         )
     return history, start
@@ -191,7 +192,7 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
         spoilt = f"the network is not finite at step {done}"
     if spoilt:
         raise InputError(
-            f"{spoilt}: the learning rate is likely too high here (try a smaller {argument('lr')}); the last good checkpoint "
+            f"{spoilt}: the learning rate is likely too high (try a smaller {argument('lr')}); the last checkpoint "
             f"is {checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)

@@ -1,4 +1,4 @@
-"""A folder that holds a run already: what tells it from the one that is asked for, and a finished run that is prolonged."""
+"""A folder that holds a run already: how it differs from the one asked for, and finished runs that are prolonged."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""One training step: views, the method's phases, the optimisers, the weight average, the probes. Nothing is read back."""
+"""One training step: views, the method's phases, optimisers, weight average, probes. No host reads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -105,7 +105,7 @@ class Step:
 
     @torch.no_grad()
     def finite(self) -> bool:
-        """Whether the network's weights and statistics were finite after every step (read back: not for within a step)."""
+        """Whether the network's weights and statistics are finite (a host read: not for within a step)."""
         values = [value for value in self.average.state_dict().values() if value.is_floating_point()]
         return bool(torch.stack([value.isfinite().all() for value in values]).all())
 
@@ -135,8 +135,9 @@ class Step:
                 yield f"{phase}.{number}", parameter, optimiser.state[parameter]
 
 
-# Functions of modules rather than methods, so that a later run in the same process finds them compiled. They are called under
-# autocast instead of entering it: what enters it is not kept in the compiler's cache, and every process would trace it again.
+# Functions of modules rather than methods, so that a later run in the same process finds them compiled. They are called
+# under autocast instead of entering it: what enters it is not kept in the compiler's cache, and every process would
+# trace it again.
 
 
 def _view(views: Views | Picked, inputs: Inputs) -> Batch:
@@ -171,20 +172,20 @@ def _learn(views: Views, policy: Policy, predicted: Tensor, labels: Tensor) -> N
 
 
 def _laid_out_like(parameter: Tensor, gradient: Tensor) -> Tensor:
-    """A gradient in the order of its parameter in memory: the fused optimiser pairs them element by element, unchecked."""
+    """A gradient in its parameter's memory layout: the fused optimiser pairs elements without looking at strides."""
     strides = zip(parameter.stride(), gradient.stride(), parameter.shape, strict=True)
     same = all(mine == its for mine, its, count in strides if count > 1)
     return gradient if same else torch.empty_like(parameter).copy_(gradient)
 
 
 def _per_rank(net: nn.Module) -> list[Tensor]:
-    """Running statistics that every rank takes from its own images: their means are kept, so that all ranks stay the same."""
+    """Running statistics that each rank takes from its own images; they are averaged to stay equal on all ranks."""
     modules = [module for module in net.modules() if not (isinstance(module, BatchNorm) and module.shared)]
     return [each for module in modules for each in module.buffers(recurse=False) if each.is_floating_point()]
 
 
 def _parameters(net: nn.Module, method: Method, part: str) -> list[nn.Parameter]:
-    """Which parameters a phase trains: "all", the "heads" (the network's and the method's own), or the "features" below.
+    """The parameters a phase trains: "all", the "heads" (the network's and the method's), or the "features" below.
 
     None that are frozen (requires_grad=False).
     """
