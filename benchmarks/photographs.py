@@ -84,8 +84,6 @@ def train_all(asked: argparse.Namespace) -> bool:
     every = itertools.product(asked.seeds, pairs, asked.method or ["adamatch", "supervised"])
     keys = [(source, target, method, seed) for seed, (source, target), method in every]
     waiting = [key for key in keys if not (asked.out / f"{name_of(key, asked.labels)}.json").exists()]
-    for domain in sorted({domain for key in waiting for domain in key[:2]}):
-        images(asked, domain)  # once, before processes would do it at the same time
     asked.until, well = time.time() + asked.seconds, True
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(asked.processes, context, max_tasks_per_child=1) as pool:
@@ -97,9 +95,7 @@ def train_all(asked: argparse.Namespace) -> bool:
 
 
 def images(asked: argparse.Namespace, domain: str) -> Store:
-    folder = asked.data / domain / INSIDE[asked.set]
-    cache = asked.runs / "stores" / f"{asked.set}{asked.size}" / domain
-    return read(folder, size=asked.size, labelled=True, shape="crop", cache=cache)
+    return read(asked.data / domain / INSIDE[asked.set], size=asked.size, labelled=True, shape="crop")
 
 
 def train(asked: argparse.Namespace, key: Key) -> str:
@@ -124,10 +120,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
     labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
     curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
-        "source": source,
-        "target": target,
-        "method": method,
-        "seed": seed,
+        **dict(zip(("source", "target", "method", "seed"), key, strict=True)),
         "labels": asked.labels,
         "accuracy": statistics.median(curve[-LAST:]),
         "spread_of_last": round(max(curve[-LAST:]) - min(curve[-LAST:]), 2),
@@ -149,8 +142,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
         source=np.stack([each["source"] for each in found.values()]),
     )
     write(asked.out / f"{name}.json", summary)
-    steady = f"last ten within {summary['spread_of_last']}"
-    return f"{name}: {summary['accuracy']:.1f} ({steady}), {summary['seconds']:.0f} s of training"
+    return f"{name}: {summary['accuracy']:.1f}, {summary['seconds']:.0f} s of training"
 
 
 def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[str, Any], Rows, Rows]:

@@ -14,8 +14,8 @@ from grid import fakes, many
 
 from adamatch.base.errors import InputError
 from adamatch.grid import slurm_engine
-from adamatch.grid.batches import Resources, write_token
 from adamatch.grid.schedule import run_grid
+from adamatch.grid.work import Resources, write_token
 
 CONF = Path(os.environ.get("ADAMATCH_TEST_SLURM", "/tmp/adamatch-slurm")) / "slurm.conf"
 
@@ -101,7 +101,8 @@ def test_without_slurm_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_parts_of_a_gpu_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_engine, "_import", lambda: None)
+    monkeypatch.setattr(slurm_engine, "library", lambda *names: None)
+    monkeypatch.setattr(slurm_engine.shutil, "which", str)
     with pytest.raises(InputError, match="whole GPUs"):
         run_grid([fakes.run()], tmp_path, engine="slurm", resources=Resources(gpus_per_run=0.5))
 

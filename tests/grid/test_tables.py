@@ -278,8 +278,8 @@ BY_TAU = [lower(HARD, tau=tau) for tau in (0.8, 0.95)]
                 replace(HARD, task="ssl", source="", labels=5),
                 BY_RECIPE,
                 SSDA5,
-                experiments.never_twice(SSDA5),
-                experiments.not_spread(BY_RECIPE),
+                experiments.other(SSDA5, repeat=False),
+                experiments.other(BY_RECIPE, spread=1),
             ],
             ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"],
         ),
@@ -321,7 +321,7 @@ def pre_trained(run: Run, accuracy: float) -> dict[str, Any]:
 
 
 def test_pre_training_beside_the_papers() -> None:
-    runs = list(experiments.pre_trained())
+    runs = list(experiments.pretraining())
     assert len(runs) == 30 * 2 * 3
     assert {run.recipe.weight_decay for run in runs if run.weights} == {0.0}
     assert {run.recipe.stop for run in runs if run.weights} == {0, 2 * 2**20}
