@@ -178,6 +178,11 @@ def runs_of(folder: Path) -> list[dict[str, Any]]:
     return [each for each in found if not each.get("labels")]
 
 
+def accuracies(found: list[dict[str, Any]], *key: str) -> list[float]:
+    """Of all seeds of a source, a target and a method."""
+    return [each["accuracy"] for each in found if (each["source"], each["target"], each["method"]) == key]
+
+
 def table(which: str, folder: Path) -> str:
     """Markdown: a row for each pair, with the mean over seeds where there are several."""
     found = runs_of(folder)
@@ -188,7 +193,7 @@ def table(which: str, folder: Path) -> str:
         mine = [each for each in found if (each["source"], each["target"]) == (source, target)]
         cells = []
         for name in columns:
-            values = [each["accuracy"] for each in mine if each["method"] == name]
+            values = accuracies(mine, source, target, name)
             columns[name] += [statistics.mean(values)] if values else []
             several = f" ± {statistics.stdev(values):.1f} ({len(values)} seeds)" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{several}" if values else "")
@@ -205,10 +210,7 @@ def picture(which: str, folder: Path, path: Path) -> None:
     figure = Figure(figsize=(8, 0.34 * len(pairs) + 0.9))
     axes = figure.subplots()
     for row, pair in enumerate(pairs):
-        ends = []
-        for name in ("supervised", "adamatch"):
-            mine = [each for each in found if (each["source"], each["target"], each["method"]) == (*pair, name)]
-            ends.append(statistics.mean(each["accuracy"] for each in mine))
+        ends = [statistics.mean(accuracies(found, *pair, name)) for name in ("supervised", "adamatch")]
         axes.plot(ends, [row, row], color="#c9d1d9", linewidth=4, solid_capstyle="round", zorder=1)
         for value, side, dot, color, label in (
             (ends[0], "right", "#8b949e", "#57606a", "labelled images alone"),

@@ -65,7 +65,6 @@ def test_a_grid_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert [run.seed for run in experiments.load("my_grid:seeds")] == [0, 1, 2]  # each once
     assert [run.seed for run in experiments.load("my_grid:seeds", only="-s2-")] == [2]
-    assert experiments.short("my_grid:seeds") == "seeds"
     with pytest.raises(InputError, match="no function nothing"):
         experiments.load("my_grid:nothing")
 

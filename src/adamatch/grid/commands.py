@@ -202,7 +202,7 @@ def table(
 
 
 def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:
-    return Folders(out or Path("runs") / experiments.short(name), keep)
+    return Folders(out or Path("runs") / name.rpartition(":")[2], keep)
 
 
 def _print_sums(columns: Iterable[str], runs: list[Run], sums: Callable[[list[Run]], list[str]]) -> None:

@@ -218,17 +218,12 @@ def load(name: str, only: str = "") -> list[Run]:
     return chosen
 
 
-def short(name: str) -> str:
-    """The name of a grid's folder."""
-    return name.rpartition(":")[2]
-
-
 def _function(name: str) -> Callable[[], Iterable[Run]]:
-    if name in GRIDS:
-        return GRIDS[name]
     module, colon, function = name.partition(":")
     if not colon:
-        raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
+        if name not in GRIDS:
+            raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
+        return GRIDS[name]
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
