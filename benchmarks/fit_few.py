@@ -34,22 +34,12 @@ def trained(labels: int, variant: str, seed: int) -> Row:
     if variant.startswith("without a beginning"):
         plan.FEW = 0
     images, test = (handwritten(split, SIZE) for split in ("train", "test"))
-    data: dict[str, Any] = {
-        "source": images,
-        "target": images,
-        "test": test,
-        "labels_per_class": labels,
-        "mirror": False,
-    }
+    how: dict[str, Any] = {"labels_per_class": labels, "mirror": False, "seed": seed, "size": SIZE, "twin": False}
     with tempfile.TemporaryDirectory() as folder:
-        adamatch.fit(**data, seed=seed, size=SIZE, out=folder, twin=False, quiet=True, **VARIANTS[variant])
+        adamatch.fit(source=images, target=images, test=test, out=folder, quiet=True, **how, **VARIANTS[variant])
         result = RunFolder(folder).result() or {}
-    row = {
-        "variant": variant,
-        "labels": labels,
-        "seed": seed,
-        "curve": [each["target"] for each in result["evaluations"]],
-    }
+    curve = [each["target"] for each in result["evaluations"]]
+    row = {"variant": variant, "labels": labels, "seed": seed, "curve": curve}
     return row | {name: result[name] for name in (*MEASURED, "run")}
 
 

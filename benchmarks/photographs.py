@@ -84,8 +84,6 @@ def train_all(asked: argparse.Namespace) -> bool:
     every = itertools.product(asked.seeds, pairs, asked.method or ["adamatch", "supervised"])
     keys = [(source, target, method, seed) for seed, (source, target), method in every]
     waiting = [key for key in keys if not (asked.out / f"{name_of(key, asked.labels)}.json").exists()]
-    for domain in sorted({domain for key in waiting for domain in key[:2]}):
-        images(asked, domain)  # once, before processes would do it at the same time
     asked.until, well = time.time() + asked.seconds, True
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(asked.processes, context, max_tasks_per_child=1) as pool:
@@ -97,9 +95,7 @@ def train_all(asked: argparse.Namespace) -> bool:
 
 
 def images(asked: argparse.Namespace, domain: str) -> Store:
-    folder = asked.data / domain / INSIDE[asked.set]
-    cache = asked.runs / "stores" / f"{asked.set}{asked.size}" / domain
-    return read(folder, size=asked.size, labelled=True, shape="crop", cache=cache)
+    return read(asked.data / domain / INSIDE[asked.set], size=asked.size, labelled=True, shape="crop")
 
 
 def train(asked: argparse.Namespace, key: Key) -> str:
@@ -124,10 +120,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
     labels, tested = np.asarray(wanted.labels)[rows], ~np.isin(rows, few)
     curve = [round(100 * float((each["target"].argmax(1) == labels)[tested].mean()), 2) for each in found.values()]
     summary = {
-        "source": source,
-        "target": target,
-        "method": method,
-        "seed": seed,
+        **dict(zip(("source", "target", "method", "seed"), key, strict=True)),
         "labels": asked.labels,
         "accuracy": statistics.median(curve[-LAST:]),
         "spread_of_last": round(max(curve[-LAST:]) - min(curve[-LAST:]), 2),
@@ -149,8 +142,7 @@ def train(asked: argparse.Namespace, key: Key) -> str:
         source=np.stack([each["source"] for each in found.values()]),
     )
     write(asked.out / f"{name}.json", summary)
-    steady = f"last ten within {summary['spread_of_last']}"
-    return f"{name}: {summary['accuracy']:.1f} ({steady}), {summary['seconds']:.0f} s of training"
+    return f"{name}: {summary['accuracy']:.1f}, {summary['seconds']:.0f} s of training"
 
 
 def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[str, Any], Rows, Rows]:
@@ -186,6 +178,11 @@ def runs_of(folder: Path) -> list[dict[str, Any]]:
     return [each for each in found if not each.get("labels")]
 
 
+def accuracies(found: list[dict[str, Any]], *key: str) -> list[float]:
+    """Of all seeds of a source, a target and a method."""
+    return [each["accuracy"] for each in found if (each["source"], each["target"], each["method"]) == key]
+
+
 def table(which: str, folder: Path) -> str:
     """Markdown: a row for each pair, with the mean over seeds where there are several."""
     found = runs_of(folder)
@@ -196,7 +193,7 @@ def table(which: str, folder: Path) -> str:
         mine = [each for each in found if (each["source"], each["target"]) == (source, target)]
         cells = []
         for name in columns:
-            values = [each["accuracy"] for each in mine if each["method"] == name]
+            values = accuracies(mine, source, target, name)
             columns[name] += [statistics.mean(values)] if values else []
             several = f" ± {statistics.stdev(values):.1f} ({len(values)} seeds)" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{several}" if values else "")
@@ -213,10 +210,7 @@ def picture(which: str, folder: Path, path: Path) -> None:
     figure = Figure(figsize=(8, 0.34 * len(pairs) + 0.9))
     axes = figure.subplots()
     for row, pair in enumerate(pairs):
-        ends = []
-        for name in ("supervised", "adamatch"):
-            mine = [each for each in found if (each["source"], each["target"], each["method"]) == (*pair, name)]
-            ends.append(statistics.mean(each["accuracy"] for each in mine))
+        ends = [statistics.mean(accuracies(found, *pair, name)) for name in ("supervised", "adamatch")]
         axes.plot(ends, [row, row], color="#c9d1d9", linewidth=4, solid_capstyle="round", zorder=1)
         for value, side, dot, color, label in (
             (ends[0], "right", "#8b949e", "#57606a", "labelled images alone"),

@@ -15,11 +15,10 @@ from typer.testing import CliRunner
 
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
-from adamatch.grid.batches import Resources
 from adamatch.grid.commands import app
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import STATES, Folders
-from adamatch.grid.work import Job, train_one
+from adamatch.grid.work import Job, Resources, train_one
 from adamatch.train.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

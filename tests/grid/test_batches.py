@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
-from adamatch.grid import batches, cost, experiments, lease, work
-from adamatch.grid.batches import Resources
+from adamatch.grid import cost, experiments, lease, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
+from adamatch.grid.work import Resources
 
 PAPER = experiments.load("paper")
 
@@ -27,30 +27,30 @@ PAPER = experiments.load("paper")
 )
 def test_batches_have_every_run_once_and_one_shape_each(named: list[tuple[str, int]], places: int) -> None:
     runs = [fakes.run(method=method, seed=seed) for method, seed in named]
-    made = batches.batches(runs, places)
+    made = work.batches(runs, places)
     assert Counter(run.id for batch in made for run in batch) == Counter(run.id for run in runs)
     for batch in made:
         assert len({cost.shape(run) for run in batch}) == 1
-        assert len(batch) <= max(1, min(batches.MOST, len(runs) // (batches.ROUNDS * places)))
+        assert len(batch) <= max(1, min(work.MOST, len(runs) // (work.ROUNDS * places)))
     first = [runs.index(batch[0]) for batch in made]
     assert first == sorted(first)  # the most wanted are begun first
 
 
 def test_long_runs_stand_alone_and_short_ones_go_together() -> None:
-    assert {len(batch) for batch in batches.batches(PAPER, 8) if batch[0].benchmark == "domainnet224"} == {1}
-    assert max(len(batch) for batch in batches.batches(experiments.load("handwriting"), 1)) > 1
+    assert {len(batch) for batch in work.batches(PAPER, 8) if batch[0].benchmark == "domainnet224"} == {1}
+    assert max(len(batch) for batch in work.batches(experiments.load("handwriting"), 1)) > 1
 
 
 def test_a_folder_that_is_not_shared_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "PATIENCE", 0.0)
-    token = batches.write_token(tmp_path)
-    batches.check_shared(token, tmp_path)
+    monkeypatch.setattr(work, "PATIENCE", 0.0)
+    token = work.write_token(tmp_path)
+    work.check_shared(token, tmp_path)
     token.write_text("another machine's")
     with pytest.raises(InputError, match="file system that all machines share"):
-        batches.check_shared(token, tmp_path)
+        work.check_shared(token, tmp_path)
     token.unlink()
     with pytest.raises(InputError, match="file system that all machines share"):
-        batches.check_shared(token, tmp_path)
+        work.check_shared(token, tmp_path)
 
 
 def test_a_full_disk_in_the_middle_of_a_run_is_no_fault_of_the_run(tmp_path: Path) -> None:
@@ -92,17 +92,17 @@ def test_a_second_look_leaves_a_living_holder_alone(tmp_path: Path) -> None:
 
 def test_a_batch_ends_with_its_time(tmp_path: Path) -> None:
     job = work.Job((fakes.run(),), Folders(tmp_path), fakes.train)
-    token = batches.write_token(tmp_path)
-    batches.do_batch(job, token, 1, until=time.time() - 1)
+    token = work.write_token(tmp_path)
+    work.do_batch(job, token, 1, until=time.time() - 1)
     assert Folders(tmp_path).state(fakes.run()) == "waiting"
-    batches.do_batch(job, token, 1, until=time.time() + 60)
+    work.do_batch(job, token, 1, until=time.time() + 60)
     assert Folders(tmp_path).state(fakes.run()) == "done"
 
 
 def test_paths_are_absolute_for_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADAMATCH_DATA", "sets")
-    job = batches.absolute(work.Job((), Folders(Path("out"), Path("keep")), fakes.train))
+    job = work.Job((), Folders(Path("out"), Path("keep")), fakes.train).absolute()
     assert (job.folders.out, job.folders.keep, job.data) == (tmp_path / "out", tmp_path / "keep", tmp_path / "sets")
 
 
@@ -110,7 +110,7 @@ def test_paths_are_absolute_for_other_machines(tmp_path: Path, monkeypatch: pyte
     ("engine", "changes", "says"),
     [
         ("rey", {}, "did you mean 'ray'"),
-        ("ray", {"processes": 2}, "--processes is for --engine local"),
+        ("ray", {"resources": Resources(processes=2)}, "--processes is for --engine local"),
         ("slurm", {"device": "cuda:1"}, "chooses the GPU by itself"),
         ("ray", {"resources": Resources(cpus_per_run=0)}, "--cpus-per-run"),
         ("local", {"resources": Resources(partition="gpu", minutes=9)}, "partition, minutes: these are for a cluster"),

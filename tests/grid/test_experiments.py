@@ -1,5 +1,4 @@
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,44 +33,9 @@ def test_handwriting_has_seven_methods_three_tasks_three_seeds_and_variants() ->
     runs = experiments.load("handwriting")
     base = recipe("handwriting")
     cells = Counter((run.method, run.task, run.labels) for run in runs if not run.options and run.recipe == base)
-    assert cells == {
-        ("supervised", "oracle", 0): 3,
-        **{(method, "uda", 0): 3 for method in METHODS},
-        **{(method, task, labels): 3 for method in METHODS for task in ("ssl", "ssda") for labels in (1, 5)},
-    }
-    assert Counter(run.task for run in runs if run.options) == {"uda": 4 * 3, "ssda": 2 * 3}
-    assert Counter((run.task, run.labels) for run in runs if not run.recipe.repeat) == {("ssda", 1): 3}
-    assert Counter((run.method, run.task) for run in runs if run.recipe.strong == "cta") == {("adamatch", "uda"): 3}
+    assert set(cells.values()) == {3}
+    assert cells.keys() >= {(method, task, 1) for method in METHODS for task in ("ssl", "ssda")}
     assert len(runs) == 6 * 5 * 3 + 3 + 4 * 3 + 2 * 3 + 3 + 3
-
-
-def test_digits_has_what_its_tables_need() -> None:
-    runs = experiments.load("digits")
-    usual = [run for run in runs if run == replace(run, options={}, recipe=recipe("digitfive", "fast", run.task))]
-    pairs = set(experiments.pairs(("mnist", "mnistm", "svhn", "usps")))
-    uda = Counter((run.method, run.source, run.target) for run in usual if run.task == "uda")
-    assert {each[1:]: count for each, count in uda.items() if each[0] == "adamatch"} == {
-        pair: 6 if pair == ("mnist", "svhn") else 3 for pair in pairs
-    }
-    assert {each[1:] for each in uda if each[0] == "fixmatch+"} == pairs
-    for target in ("svhn", "mnistm"):
-        assert {method for method, *pair in uda if pair == ["mnist", target]} == set(METHODS)
-    for task, mine in (("ssl", runs), ("ssda", usual)):
-        few = {(run.method, run.labels) for run in mine if run.task == task}
-        assert few == {(method, labels) for method in ("adamatch", "fixmatch+") for labels in (1, 5, 25)}
-    assert {run.budget for run in runs} == {"fast"}
-
-
-def test_few_has_three_seeds_of_each_task_and_the_recipe_of_its_task() -> None:
-    runs = experiments.load("few")
-    usual = [run for run in runs if run == replace(run, options={}, recipe=recipe("digitfive", "fast", run.task))]
-    cells = Counter((run.method, run.task, run.source, run.target, run.labels) for run in usual)
-    for task in (("ssl", "", "svhn"), ("ssda", "mnist", "svhn"), ("ssda", "usps", "mnistm")):
-        for labels in (1, 5, 25):
-            assert cells["fixmatch+", *task, labels] == 1
-            assert cells["adamatch", *task, labels] == (6 if (*task, labels) == ("ssda", "mnist", "svhn", 5) else 3)
-    assert Counter(str(run.options) for run in runs if run.options) == {"{'threshold': 'classes'}": 3}
-    assert len(runs) == len(usual) + 3 + 6  # and every label in every step
 
 
 def test_ablation_varies_one_thing_at_a_time_on_six_pairs() -> None:
@@ -101,7 +65,6 @@ def test_a_grid_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert [run.seed for run in experiments.load("my_grid:seeds")] == [0, 1, 2]  # each once
     assert [run.seed for run in experiments.load("my_grid:seeds", only="-s2-")] == [2]
-    assert experiments.short("my_grid:seeds") == "seeds"
     with pytest.raises(InputError, match="no function nothing"):
         experiments.load("my_grid:nothing")
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from damage import STRANGE
+from grid import many
 
 from adamatch.base.errors import InputError
 from adamatch.grid import lease
@@ -114,19 +114,14 @@ def test_files_with_odd_names_are_no_leases(tmp_path: Path) -> None:
         pass
 
 
-def test_it_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "BEAT", 0.02)
-    with Lease(tmp_path).hold():
-        path = tmp_path / "lease-1"
-        os.utime(path, (1, 1))
-        _wait_until(lambda: path.stat().st_mtime > 1)
-
-
-def test_who_was_taken_over_gets_to_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_beats_and_who_was_taken_over_gets_to_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "BEAT", 0.02)
     told = threading.Event()
     mine = Lease(tmp_path)
     with mine.hold(on_loss=told.set):
+        path = tmp_path / "lease-1"
+        os.utime(path, (1, 1))
+        many.wait_until(lambda: path.stat().st_mtime > 1, 10)
         (tmp_path / "lease-2").write_text(ELSEWHERE)  # somebody judged us dead
         assert told.wait(10)
     assert mine.lost
@@ -174,10 +169,3 @@ def test_many_at_once_take_over_a_dead_one_but_never_two_together(
             each.result()
     assert times
     assert list(tmp_path.iterdir()) == []
-
-
-def _wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -22,9 +22,9 @@ from grid import fakes, many
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.grid.batches import Resources
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
+from adamatch.grid.work import Resources
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray")
 

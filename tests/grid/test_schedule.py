@@ -20,7 +20,7 @@ from adamatch.grid import lease, local_engine, work
 from adamatch.grid.lease import Lease
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import Folders
-from adamatch.grid.work import Pace
+from adamatch.grid.work import Pace, Resources
 from adamatch.train.run_folder import RunFolder
 
 
@@ -125,7 +125,7 @@ def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_processes_share_the_work_and_a_run_that_kills_them_has_failed(tmp_path: Path) -> None:
     grid = runs(9, 0, 1, 7, 2)
-    states = run_grid(grid, tmp_path, processes=2, train=fakes.train)
+    states = run_grid(grid, tmp_path, resources=Resources(processes=2), train=fakes.train)
     assert states == {"done": 3, "failed": 2, "running": 0, "waiting": 0}
     assert [fakes.starts(tmp_path / run.name) for run in grid] == [2, 1, 1, 1, 1]
     assert "signal 9" in json.loads((tmp_path / grid[0].name / "error.json").read_text())["error"]
@@ -174,13 +174,13 @@ def test_a_wrong_device_or_folder_is_refused_once_and_fails_no_run(tmp_path: Pat
         run_grid(grid, tmp_path, train=fakes.train, device="gpu")
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        run_grid(grid, tmp_path / "file" / "out", train=fakes.train, processes=2)
+        run_grid(grid, tmp_path / "file" / "out", train=fakes.train, resources=Resources(processes=2))
     assert run_grid(grid, tmp_path, train=fakes.train)["done"] == 2
 
 
 def test_a_worker_whose_gpu_is_lost_is_replaced(tmp_path: Path) -> None:
     grid = runs(0, 8, 1, 2)
-    states = run_grid(grid, tmp_path, processes=2, train=fakes.train_and_break)
+    states = run_grid(grid, tmp_path, resources=Resources(processes=2), train=fakes.train_and_break)
     assert states == {"done": 3, "failed": 1, "running": 0, "waiting": 0}
 
 

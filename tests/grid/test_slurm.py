@@ -14,8 +14,8 @@ from grid import fakes, many
 
 from adamatch.base.errors import InputError
 from adamatch.grid import slurm_engine
-from adamatch.grid.batches import Resources, write_token
 from adamatch.grid.schedule import run_grid
+from adamatch.grid.work import Resources, write_token
 
 CONF = Path(os.environ.get("ADAMATCH_TEST_SLURM", "/tmp/adamatch-slurm")) / "slurm.conf"
 
@@ -26,11 +26,8 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if importlib.util.find_spec("submitit") is None:
         pytest.skip("submitit is not installed: pip install submitit")
     monkeypatch.setenv("SLURM_CONF", str(CONF))
-    if (
-        not CONF.exists()
-        or shutil.which("sinfo") is None
-        or ask("sinfo", "-h", "-o", "%T") not in ("idle", "mixed", "allocated")
-    ):
+    here = CONF.exists() and shutil.which("sinfo") is not None
+    if not here or ask("sinfo", "-h", "-o", "%T") not in ("idle", "mixed", "allocated"):
         pytest.skip("the SLURM of the tests does not run: as root, sh tests/slurm/setup.sh")
     yield
     ask("scancel", "-n", "adamatch")
@@ -101,7 +98,8 @@ def test_without_slurm_one_line_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_parts_of_a_gpu_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_engine, "_import", lambda: None)
+    monkeypatch.setattr(slurm_engine, "library", lambda *names: None)
+    monkeypatch.setattr(shutil, "which", str)
     with pytest.raises(InputError, match="whole GPUs"):
         run_grid([fakes.run()], tmp_path, engine="slurm", resources=Resources(gpus_per_run=0.5))
 

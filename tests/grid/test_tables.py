@@ -261,28 +261,18 @@ SSDA5 = replace(HARD, task="ssda", labels=5)
 SSDA1 = experiments.with_labels(replace(HARD, labels=1))
 BY_RECIPE = experiments.with_labels(SSDA5)
 ORACLE = experiments.oracle(HARD)
+SSL5 = replace(HARD, task="ssl", source="", labels=5)
+EACH_TASK = [HARD, SSL5, BY_RECIPE, SSDA5, lower(SSDA5, repeat=False), lower(BY_RECIPE, spread=1)]
 BY_TAU = [lower(HARD, tau=tau) for tau in (0.8, 0.95)]
 
 
 @pytest.mark.parametrize(
     ("runs", "variants"),
     [
-        (
-            [*BY_TAU, replace(BY_TAU[0], seed=1), HARD],
-            ["tau=0.8", "tau=0.95", "tau=0.8", ""],
-        ),  # a budget's, however few
+        # A budget's, however few.
+        ([*BY_TAU, replace(BY_TAU[0], seed=1), HARD], ["tau=0.8", "tau=0.95", "tau=0.8", ""]),
         ([SSDA1, *(replace(lower(SSDA1, late=0.0), seed=seed) for seed in (1, 2))], ["", "late=0.0", "late=0.0"]),
-        (  # each task has its own
-            [
-                HARD,
-                replace(HARD, task="ssl", source="", labels=5),
-                BY_RECIPE,
-                SSDA5,
-                experiments.never_twice(SSDA5),
-                experiments.not_spread(BY_RECIPE),
-            ],
-            ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"],
-        ),
+        (EACH_TASK, ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"]),  # has its own
         ([ORACLE, replace(ORACLE, seed=1), lower(ORACLE, tau=0.5)], ["", "", "tau=0.5"]),
         ([lower(HARD, tau=0.5), ORACLE, lower(ORACLE, tau=0.5)], ["", f"tau={HARD.recipe.tau}", ""]),  # that of UDA
     ],
@@ -321,7 +311,7 @@ def pre_trained(run: Run, accuracy: float) -> dict[str, Any]:
 
 
 def test_pre_training_beside_the_papers() -> None:
-    runs = list(experiments.pre_trained())
+    runs = list(experiments.pretraining())
     assert len(runs) == 30 * 2 * 3
     assert {run.recipe.weight_decay for run in runs if run.weights} == {0.0}
     assert {run.recipe.stop_after for run in runs if run.weights} == {0, 2 * 2**20}

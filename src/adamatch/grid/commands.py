@@ -16,9 +16,9 @@ from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
-from adamatch.grid.batches import Resources
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import STATES, Folders
+from adamatch.grid.work import Resources
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -50,11 +50,9 @@ Name = Annotated[str, Argument(metavar="GRID", help=f"{', '.join(experiments.GRI
 Only = Annotated[str, Option(help="Only runs with this text in their names, as `ssda` or `mnist-svhn`")]
 Out = Annotated[Path | None, Option(help="Where the run folders are (default: runs/GRID)")]
 Keep = Annotated[Path | None, Option(help="Folder of results alone, one JSON each: what is there counts as done")]
+Data = Annotated[Path | None, Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")]
 SECONDS = "Start no run that would not end within so many seconds (each worker's first is always begun)"
-DATA = "Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)"
 GPUS_PER_RUN = "ray: fractions as well (default: 1 where there are GPUs); slurm (default: 0)"
-MINUTES = "slurm: limit of a job; longer runs resume in further jobs"
-ARRAY_LIMIT = "slurm: tasks in an array (default: its MaxArraySize)"
 
 
 @app.command()
@@ -80,7 +78,9 @@ def plan(
     if not brief:
         for run in runs:
             each, done = estimates[run.id], "  done" if folders.done(run) else ""
-            say(f"{run.name}{_variant(run)}  {each.steps:,} steps  {_time(each.seconds)}{done}")
+            preset = recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe
+            differs = f" ({own})" if (own := figures.variant(run, preset)) else ""
+            say(f"{run.name}{differs}  {each.steps:,} steps  {_time(each.seconds)}{done}")
 
     def sums(runs: list[Run]) -> list[str]:
         mine = [estimates[run.id] for run in runs]
@@ -108,19 +108,17 @@ def run(
     out: Out = None,
     keep: Keep = None,
     seconds: Annotated[float | None, Option(min=0, max=LONGEST, help=SECONDS)] = None,
-    processes: Annotated[
-        int, Option(min=1, max=1024, help="Workers; 1 does one run after the other in this process")
-    ] = 1,
+    processes: Annotated[int, Option(min=1, max=1024, help="Workers; 1: one run after the other")] = 1,
     retry: Annotated[bool, Option("--retry", help="Try failed runs again")] = False,
-    data: Annotated[Path | None, Option(help=DATA)] = None,
+    data: Data = None,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1")] = "auto",
     engine: Annotated[str, Option(help="local (this machine), ray (a cluster), slurm (its queue)")] = "local",
     cpus_per_run: Annotated[int, _cluster("ray, slurm: cores", min=1, max=MOST)] = 1,
     gpus_per_run: Annotated[float | None, _cluster(GPUS_PER_RUN, min=0, max=1024)] = None,
     address: Annotated[str, _cluster("ray: HOST:6379 or auto (default: $RAY_ADDRESS, else here)")] = "",
     partition: Annotated[str, _cluster("slurm")] = "",
-    minutes: Annotated[int, _cluster(MINUTES, min=1, max=MOST)] = 1440,
-    array_limit: Annotated[int | None, _cluster(ARRAY_LIMIT, min=1, max=MOST)] = None,
+    minutes: Annotated[int, _cluster("slurm: limit of a job; longer runs resume", min=1, max=MOST)] = 1440,
+    array_limit: Annotated[int | None, _cluster("slurm: tasks in an array (default: most)", min=1, max=MOST)] = None,
     at_once: Annotated[int | None, _cluster("slurm: tasks at a time", min=1, max=MOST)] = None,
     sbatch: Annotated[list[str] | None, _cluster("slurm: NAME=VALUE for sbatch, as account=me")] = None,
 ) -> None:
@@ -140,30 +138,12 @@ def run(
     """
     if wrong := [text for text in sbatch or [] if "=" not in text]:
         raise InputError(f"--sbatch takes NAME=VALUE, not {wrong[0]!r}")
-    resources = Resources(
-        cpus_per_run=cpus_per_run,
-        gpus_per_run=gpus_per_run,
-        address=address,
-        partition=partition,
-        minutes=minutes,
-        array_limit=array_limit,
-        at_once=at_once,
-        options=dict(text.removeprefix("--").split("=", 1) for text in sbatch or []),
-    )
+    options = dict(text.removeprefix("--").split("=", 1) for text in sbatch or [])
+    asked = Resources(processes, cpus_per_run, gpus_per_run, address, partition, minutes, array_limit, at_once, options)
     runs = experiments.load(name, only)
     folders = _folders(name, out, keep)
-    counts = run_grid(
-        runs,
-        folders.out,
-        keep=keep,
-        seconds=seconds,
-        processes=processes,
-        retry=retry,
-        data=data,
-        device=device,
-        engine=engine,
-        resources=resources,
-    )
+    how: dict[str, Any] = {"device": device, "engine": engine, "resources": asked}
+    counts = run_grid(runs, folders.out, keep=keep, seconds=seconds, retry=retry, data=data, **how)
     say(", ".join(f"{count} {state}" for state, count in counts.items()))
     _print_failures(runs, folders)
     if counts["failed"]:
@@ -222,7 +202,7 @@ def table(
 
 
 def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:
-    return Folders(out or Path("runs") / experiments.short(name), keep)
+    return Folders(out or Path("runs") / name.rpartition(":")[2], keep)
 
 
 def _print_sums(columns: Iterable[str], runs: list[Run], sums: Callable[[list[Run]], list[str]]) -> None:
@@ -243,13 +223,6 @@ def _print_failures(runs: list[Run], folders: Folders) -> None:
         say(f"failed {each.name}: {folders.error(each).get('error', 'its error.json cannot be read')}")
     if failed:
         say("failed runs are left alone until --retry: remove the cause, and run the same command with it")
-
-
-def _variant(run: Run) -> str:
-    """How a run differs from its benchmark's recipe."""
-    preset = recipe(run.benchmark, run.budget, run.task) if run.benchmark in BENCHMARKS else run.recipe
-    own = figures.variant(run, preset)
-    return f" ({own})" if own else ""
 
 
 def _time(seconds: float) -> str:

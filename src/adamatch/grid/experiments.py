@@ -89,12 +89,11 @@ def handwriting() -> Iterator[Run]:
                 yield replace(uda, task="ssl", source="", labels=labels, method=method)
                 yield replace(uda, task="ssda", labels=labels, method=method)
         yield oracle(uda)
-        for options in ABLATIONS:
-            yield replace(uda, options=options)
-        yield replace(uda, recipe=replace(uda.recipe, strong="cta"))
+        yield from (replace(uda, options=options) for options in ABLATIONS)
+        yield other(uda, strong="cta")
         for labels in (1, 5):
             yield replace(uda, task="ssda", labels=labels, options=CODE_SSDA)
-        yield never_twice(replace(uda, task="ssda", labels=1))
+        yield other(replace(uda, task="ssda", labels=1), repeat=False)
 
 
 def digits() -> Iterator[Run]:
@@ -115,18 +114,15 @@ def digits() -> Iterator[Run]:
     for labels in (1, 5, 25):
         yield replace(hard, task="ssda", labels=labels, options=CODE_SSDA)
     for labels, method in itertools.product((1, 5), ("adamatch", "fixmatch+")):
-        yield never_twice(replace(hard, task="ssda", labels=labels, method=method))
+        yield other(replace(hard, task="ssda", labels=labels, method=method), repeat=False)
     for pair in (hard, easy):
         for options in ({"interpolate": False}, {"align": "none"}, {"threshold": "fixed"}, {"fade_out": False}):
             yield replace(pair, options=options)
-        yield replace(pair, recipe=replace(pair.recipe, strong="cutout"))
-        yield replace(pair, method="mcd", recipe=replace(pair.recipe, lr=0.03))  # a control: the paper's learning rate
-    for seed in (1, 2, 3, 4, 5):
-        yield replace(hard, seed=seed)
-    for run in twelve:
-        yield replace(run, method="fixmatch+")
-    for seed, run in itertools.product((1, 2), twelve):
-        yield replace(run, seed=seed)
+        yield other(pair, strong="cutout")
+        yield other(replace(pair, method="mcd"), lr=0.03)  # a control: the paper's learning rate
+    yield from (replace(hard, seed=seed) for seed in (1, 2, 3, 4, 5))
+    yield from (replace(run, method="fixmatch+") for run in twelve)
+    yield from (replace(run, seed=seed) for seed, run in itertools.product((1, 2), twelve))
 
 
 def few() -> Iterator[Run]:
@@ -140,12 +136,9 @@ def few() -> Iterator[Run]:
     tasks = (svhn, hard, replace(hard, source="usps", target="mnistm"))
     for task, seed, labels in itertools.product(tasks, range(3), (1, 5, 25)):
         yield replace(task, labels=labels, seed=seed)
-    for seed in (3, 4, 5):
-        yield replace(hard, labels=5, seed=seed)
-    for seed in range(6):
-        yield not_spread(replace(hard, labels=5, seed=seed))
-    for seed in range(3):
-        yield replace(svhn, labels=1, seed=seed, options={"threshold": "classes"})
+    yield from (replace(hard, labels=5, seed=seed) for seed in (3, 4, 5))
+    yield from (other(replace(hard, labels=5, seed=seed), target_label_steps=1) for seed in range(6))
+    yield from (replace(svhn, labels=1, seed=seed, options={"threshold": "classes"}) for seed in range(3))
     for task, labels in itertools.product(tasks, (1, 5, 25)):
         yield replace(task, labels=labels, method="fixmatch+")
 
@@ -158,14 +151,11 @@ def study() -> Iterator[Run]:
         mine = recipe("digitfive", **{"images": fast["images"], "mirror": False, **changes})
         return Run(benchmark="digitfive", source=source, target=target, options=options or {}, recipe=mine)
 
-    for changes in STUDIED:
-        yield short("mnist", "svhn", **changes)
-    for changes in AROUND:
-        yield short("mnist", "svhn", **{**fast, **changes})
-    for options in ({"source_loss": "sum"}, {"warm_up": 0.25}, {"warm_up": 5 / 6}):
-        yield short("mnist", "svhn", options)
-    for window in (32, 512):
-        yield short("mnist", "svhn", {"alignment_window": window}, **fast)
+    hard = ("mnist", "svhn")
+    yield from (short(*hard, **changes) for changes in STUDIED)
+    yield from (short(*hard, **{**fast, **changes}) for changes in AROUND)
+    yield from (short(*hard, options) for options in ({"source_loss": "sum"}, {"warm_up": 0.25}, {"warm_up": 5 / 6}))
+    yield from (short(*hard, {"alignment_window": window}, **fast) for window in (32, 512))
     for pair in (("mnistm", "svhn"), ("usps", "svhn"), ("mnist", "mnistm"), ("svhn", "mnist"), ("svhn", "usps")):
         yield short(*pair)
         yield short(*pair, **fast)
@@ -175,15 +165,12 @@ def ablation() -> Iterator[Run]:
     """Section 5, six pairs of DomainNet at 64 x 64: without a component; uratio, tau, weight decay, strong view."""
     for source, target in ABLATION_PAIRS:
         run = Run(benchmark="domainnet64", source=source, target=target)
-        yield run
-        for options in ABLATIONS:
-            yield replace(run, options=options)
+        yield from (replace(run, options=options) for options in ({}, *ABLATIONS))
         for name, values in SWEEPS.items():
-            for value in values:
-                yield replace(run, recipe=replace(run.recipe, **{name: value}))
+            yield from (other(run, **{name: value}) for value in values)
 
 
-def pre_trained() -> Iterator[Run]:
+def pretraining() -> Iterator[Run]:
     """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from scratch and from ImageNet weights.
 
     With these a run stops at 2M images, and another goes to the end, where the best window is looked for.
@@ -191,7 +178,7 @@ def pre_trained() -> Iterator[Run]:
     for (source, target), method in itertools.product(pairs(BENCHMARKS[PRETRAINING].domains), ("mcd", "adamatch")):
         scratch = Run(benchmark=PRETRAINING, source=source, target=target, method=method)
         stopped = replace(scratch, weights=PRETRAINED_WEIGHTS, recipe=recipe(PRETRAINING, **PRETRAINED))
-        yield from (scratch, stopped, replace(stopped, recipe=replace(stopped.recipe, stop_after=0)))
+        yield from (scratch, stopped, other(stopped, stop_after=0))
 
 
 def oracle(run: Run) -> Run:
@@ -204,25 +191,13 @@ def with_labels(run: Run) -> Run:
     return replace(run, task="ssda", recipe=recipe(run.benchmark, run.budget, "ssda"))
 
 
-def not_spread(run: Run) -> Run:
-    """The same run with every labelled target image in every step, as far as a batch has room."""
-    return replace(run, recipe=replace(run.recipe, target_label_steps=1))
+def other(run: Run, **changes: Any) -> Run:
+    """The same run with other hyper-parameters."""
+    return replace(run, recipe=replace(run.recipe, **changes))
 
 
-def never_twice(run: Run) -> Run:
-    """The same run with no labelled target image twice in a step, however few they are."""
-    return replace(run, recipe=replace(run.recipe, repeat=False))
-
-
-GRIDS: dict[str, Callable[[], Iterable[Run]]] = {
-    "paper": paper,
-    "handwriting": handwriting,
-    "digits": digits,
-    "few": few,
-    "study": study,
-    "ablation": ablation,
-    "pretraining": pre_trained,
-}
+_OURS = (paper, handwriting, digits, few, study, ablation, pretraining)
+GRIDS: dict[str, Callable[[], Iterable[Run]]] = {grid.__name__: grid for grid in _OURS}
 
 
 def load(name: str, only: str = "") -> list[Run]:
@@ -243,17 +218,12 @@ def load(name: str, only: str = "") -> list[Run]:
     return chosen
 
 
-def short(name: str) -> str:
-    """The name of a grid's folder."""
-    return name.rpartition(":")[2]
-
-
 def _function(name: str) -> Callable[[], Iterable[Run]]:
-    if name in GRIDS:
-        return GRIDS[name]
     module, colon, function = name.partition(":")
     if not colon:
-        raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
+        if name not in GRIDS:
+            raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
+        return GRIDS[name]
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

@@ -20,12 +20,7 @@ from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 from adamatch.train.run_folder import read_result
 
-TYPES: dict[str, type] = {
-    "versions": dict,
-    "at_a_time": int,
-    "machine": str,
-    "date": str,
-}  # what tables take from a result
+TYPES: dict[str, type] = {"versions": dict, "at_a_time": int, "machine": str, "date": str}  # as tables need them
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -43,6 +38,16 @@ class Done(NamedTuple):
     def setting(self) -> tuple[str, str, int]:
         """Benchmark, task and labels per class: methods are compared within one setting."""
         return (self.run.benchmark, self.task, self.run.labels)
+
+    @property
+    def title(self) -> str:
+        benchmark, task, labels = self.setting
+        return f"{benchmark}, {task.upper()}{f', {labels} per class' if labels else ''}"
+
+    @property
+    def at_a_time(self) -> int:
+        """How many runs shared the GPU."""
+        return int(self.result.get("at_a_time", 1))
 
     @property
     def pair(self) -> tuple[str, str]:

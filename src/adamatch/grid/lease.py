@@ -141,15 +141,14 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 def shows_life(folder: Path, until: float = float("inf")) -> bool:
     """Whether the run's holder lives; waits until that or its death is certain, or until then (monotonic clock)."""
-    first = _newest_touch(folder)
-    while first is not None and time.monotonic() < until:
-        held = leases(folder)
-        if not held or dead(held[-1]):
-            return False
-        if _is_ours(_facts(held[-1])) or _newest_touch(folder) != first:
+    first: tuple[Path, Sight | None] | None = None
+    while (held := leases(folder)) and not dead(held[-1]):
+        now = (held[-1], _look(held[-1]))
+        first = first or now
+        if now != first or _is_ours(_facts(held[-1])) or time.monotonic() >= until:
             return True
         time.sleep(min(1.0, DEAD_AFTER / 10))
-    return first is not None
+    return False
 
 
 def dead(lease: Path) -> bool:
@@ -171,12 +170,6 @@ def _look(lease: Path) -> Sight | None:
     if before is None or before.touched != touched:
         _sights[key] = Sight(touched, time.monotonic(), before is not None)
     return _sights[key]
-
-
-def _newest_touch(folder: Path) -> tuple[Path, int] | None:
-    held = leases(folder)
-    seen = _look(held[-1]) if held else None
-    return (held[-1], seen.touched) if seen else None
 
 
 def _is_ours(facts: dict[str, Any]) -> bool:

@@ -10,16 +10,25 @@ from collections import Counter
 from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from adamatch.base import system
 from adamatch.base.errors import InputError, Interruption
-from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.grid.batches import Resources
-from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say, stop_the_loop, work
+from adamatch.grid.work import (
+    STOPPED,
+    BrokenProcess,
+    Job,
+    Resources,
+    on_signals,
+    say,
+    stop_on_signals,
+    stop_the_loop,
+    work,
+)
 
 DEATHS = 2  # a run that kills so many workers of one call (too little memory, say) has failed
 EARLY_DEATHS = 10  # so many workers may end with no run in their hands before the engine gives up
@@ -28,46 +37,26 @@ ASKED_TO_STOP, REFUSED, BROKEN = 3, 4, 5
 
 
 def run(job: Job, asked: Resources) -> None:
-    """An engine: so many processes on this machine; one is this process itself."""
+    """An engine: so many processes on this machine; one is this process itself. One that dies is replaced."""
     if asked.processes == 1:
         work(job)
-    else:
-        _workers(job, asked.processes)
-
-
-def _workers(job: Job, count: int) -> None:
-    """Worker processes. One that dies is replaced, its run resumed by whoever comes to it."""
+        return
     context = multiprocessing.get_context("spawn")
     deaths: Counter[str] = Counter()
     workers: dict[int, BaseProcess] = {}
-    with on_signals(_interrupt) as listens:
-
-        def start(number: int) -> None:
-            workers[number] = context.Process(target=_worker, args=(job, number, count))
-            if (
-                listens
-            ):  # Ctrl-C reaches workers too, and is not for them: it would end them in the middle of their imports
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-            workers[number].start()
-            if listens:
-                signal.signal(signal.SIGINT, _interrupt)
-
+    missing = list(range(asked.processes))
+    with stop_on_signals() as check:
         try:
-            for number in range(count):
-                start(number)
-            while workers:
-                connection.wait([worker.sentinel for worker in workers.values()])
-                for number, worker in list(workers.items()):
-                    if worker.exitcode is None:
-                        continue
-                    del workers[number]
-                    if worker.exitcode == ASKED_TO_STOP:
-                        _interrupt()
-                    if worker.exitcode == REFUSED:
-                        raise InputError("a worker cannot continue: its line above says why")
-                    if worker.exitcode != 0:
-                        _after_death(job, worker, deaths)
-                        start(number)
+            while missing or workers:
+                for number in missing:
+                    workers[number] = context.Process(target=_worker, args=(job, number, asked.processes))
+                    with on_signals(signal.SIG_IGN, signal.SIGINT):  # Ctrl-C, which would end the worker in its imports
+                        workers[number].start()
+                connection.wait([worker.sentinel for worker in workers.values()], timeout=1)
+                check()
+                ended = {number: worker for number, worker in workers.items() if worker.exitcode is not None}
+                missing = [number for number, worker in ended.items() if _is_missed(job, worker, deaths)]
+                workers = {number: worker for number, worker in workers.items() if number not in ended}
         finally:
             for worker in workers.values():
                 worker.terminate()  # it writes a checkpoint first
@@ -75,24 +64,29 @@ def _workers(job: Job, count: int) -> None:
                 worker.join()
 
 
-def _after_death(job: Job, worker: BaseProcess, deaths: Counter[str]) -> None:
-    """Count the deaths of the run that it was at; a run that kills every worker has failed."""
-
-    def had(run: Run) -> bool:
-        holders = [(facts["pid"], facts["machine"]) for facts in lease.holders(job.folders.of(run))]
-        return (worker.pid, lease.this_machine()) in holders
-
-    runs = [run for run in job.runs if had(run)]
+def _is_missed(job: Job, worker: BaseProcess, deaths: Counter[str]) -> bool:
+    """Whether a worker that ended is to be replaced. A run that kills every worker has failed."""
     code = worker.exitcode or 0
+    if code == 0:
+        return False
+    if code == ASKED_TO_STOP:
+        raise Interruption(STOPPED)
+    if code == REFUSED:
+        raise InputError("a worker cannot continue: its line above says why")
+    me = (worker.pid, lease.this_machine())
+    runs = [run for run in job.runs if me in _holders(job.folders.of(run))]
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     deaths.update([run.id for run in runs] or [""])
     if deaths[""] > EARLY_DEATHS:
         raise InputError(f"workers end before they start a run ({how}): try --processes 1 to see why")
     for run in runs:
         if deaths[run.id] >= DEATHS and not job.folders.done(run):
-            why = f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause"
-            job.folders.record(run, why)
-            say(f"failed {run.name}: its process ended with {how}")
+            job.fail(run, f"its process ended {DEATHS} times with {how}: too little memory is a frequent cause")
+    return True
+
+
+def _holders(folder: Path) -> list[tuple[Any, str]]:
+    return [(facts["pid"], facts["machine"]) for facts in lease.holders(folder)]
 
 
 def _worker(job: Job, number: int, count: int) -> None:
@@ -111,12 +105,9 @@ def _worker(job: Job, number: int, count: int) -> None:
         work(job)
     except Interruption:
         sys.exit(ASKED_TO_STOP)
-    except BrokenProcess as error:  # a new worker takes its place
-        say(f"a worker ends: {error}")
-        sys.exit(BROKEN)
     except (InputError, OSError) as error:
         say(f"error: {error}")
-        sys.exit(REFUSED)
+        sys.exit(BROKEN if isinstance(error, BrokenProcess) else REFUSED)
 
 
 def _follow() -> None:
@@ -127,7 +118,3 @@ def _follow() -> None:
     while True:  # until the loop listens; it may not yet have begun
         stop_the_loop()
         time.sleep(1)
-
-
-def _interrupt(number: int = 0, frame: Any = None) -> NoReturn:
-    raise Interruption(STOPPED)

@@ -6,48 +6,50 @@ import re
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adamatch.base.errors import InputError, Interruption
 from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.grid.batches import Resources, absolute, batches, do_batch, write_token
 from adamatch.grid.local_engine import EARLY_DEATHS
 from adamatch.grid.state import one_line
-from adamatch.grid.work import STOPPED, BrokenProcess, Job, on_signals, say
+from adamatch.grid.work import (
+    BrokenProcess,
+    Job,
+    Resources,
+    batches,
+    do_batch,
+    library,
+    say,
+    stop_on_signals,
+    write_token,
+)
 
 RETRIES = 2  # of a task whose worker or machine died, by Ray itself
 GRACE = 30.0  # seconds for tasks that are asked to stop to write their checkpoints
 
 
-class Refusal(NamedTuple):
-    """A machine cannot go on (a full disk, a folder that is not shared); its line says why."""
-
-    node: str
-    line: str
-
-
 def run(job: Job, asked: Resources) -> None:
     """An engine: returns when every run is done, failed, or done by somebody else."""
-    ray = _import()
-    job = absolute(job)
+    ray = library("ray", "Ray", ", on every machine of the cluster")
+    job = job.absolute()
     ours = not ray.is_initialized()
     if ours:
         _connect(ray, asked.address)
     token = write_token(job.folders.out)
-    stopped: list[int] = []  # signals
     try:
-        with on_signals(lambda number, frame: stopped.append(number)):
-            _drive(ray, job, asked, token, stopped)
+        with stop_on_signals() as check:
+            _drive(ray, job, asked, token, check)
     finally:
         token.unlink(missing_ok=True)
         if ours:
             ray.shutdown()
 
 
-def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]) -> None:
+def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[], None]) -> None:
     """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
     gpus, places = _places(ray, job, asked)
     until = job.deadline - time.monotonic() + time.time()
@@ -57,10 +59,9 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]
         at_a_time=int(1 / gpus) if 0 < gpus < 1 else 1,
         deadline=float("inf"),  # monotonic clocks are each machine's own
     )
-    refused: dict[str, str] = {}  # line by node
+    refused: set[str] = set()  # nodes
     deaths: Counter[str] = Counter()
     pending: dict[Any, tuple[Run, ...]] = {}
-
     needs = {"num_cpus": asked.cpus_per_run, "num_gpus": gpus}
 
     def submit(batch: tuple[Run, ...]) -> None:
@@ -76,8 +77,7 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]
     try:
         while pending:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=1)  # inside of it no signal can raise
-            if stopped:
-                raise Interruption(STOPPED)
+            check()
             if not ready:
                 continue
             ended = ready[0]
@@ -92,11 +92,12 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]
             for each in batch:
                 job.folders.keep_result(each)  # where the worker's folder of kept results is not ours
             if refusal is not None:
-                if refusal.node not in refused:
-                    say(f"no more runs on a machine: {refusal.line}")
-                refused[refusal.node] = refusal.line
-                if not {node["NodeID"] for node in ray.nodes() if node["Alive"]} - refused.keys():
-                    raise InputError(f"no machine is left that could continue: {refusal.line}")
+                node, line = refusal
+                if node not in refused:
+                    say(f"no more runs on a machine: {line}")
+                refused.add(node)
+                if not {each["NodeID"] for each in ray.nodes() if each["Alive"]} - refused:
+                    raise InputError(f"no machine is left that could continue: {line}")
                 submit(batch)
     finally:
         for task in pending:
@@ -105,29 +106,25 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, stopped: list[int]
             ray.wait(list(pending), num_returns=len(pending), timeout=GRACE)
 
 
-def _task(job: Job, token: Path, threads: int, until: float) -> Refusal | None:
-    """What a Ray worker does."""
+def _task(job: Job, token: Path, threads: int, until: float) -> tuple[str, str] | None:
+    """What a Ray worker does; its node and why, where that cannot go on (a full disk, a folder that is not shared)."""
     try:
         do_batch(job, token, threads, until)
     except BrokenProcess as error:
         say(f"error: {error}")
         os._exit(1)  # Ray does the rest of the batch again, in a new process
     except InputError as error:
-        return Refusal(importlib.import_module("ray").get_runtime_context().get_node_id(), str(error))
+        return importlib.import_module("ray").get_runtime_context().get_node_id(), str(error)
     return None
 
 
 def _after_death(job: Job, batch: tuple[Run, ...], deaths: Counter[str], reason: str) -> tuple[Run, ...]:
     """What is left of a batch that Ray gave up after its retries: the run that its workers died of has failed."""
     undone = replace(job, runs=batch).left()
-    culprits = []
-    for run in undone:
-        folder = job.folders.of(run)
-        if lease.leases(folder) and not lease.shows_life(folder):
-            culprits.append(run)
-            why = f"its workers died {RETRIES + 1} times ({reason}): too little memory is a frequent cause"
-            job.folders.record(run, why)
-            say(f"failed {run.name}: {why}")
+    folders = {run.id: job.folders.of(run) for run in undone}
+    culprits = [run for run in undone if lease.leases(folders[run.id]) and not lease.shows_life(folders[run.id])]
+    for run in culprits:
+        job.fail(run, f"its workers died {RETRIES + 1} times ({reason}): too little memory is a frequent cause")
     if not culprits:
         deaths[""] += 1
         if deaths[""] > EARLY_DEATHS:
@@ -155,14 +152,6 @@ def _places(ray: Any, job: Job, asked: Resources) -> tuple[float, int]:
         needs = f"{asked.cpus_per_run} CPUs and {gpus:g} GPUs for a run (in all it has {there:g} GPUs)"
         raise InputError(f"no machine of the Ray cluster has {needs}: give other --cpus-per-run and --gpus-per-run")
     return gpus, int(sum(rooms))
-
-
-def _import() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        remedy = "pip install 'adamatch[ray]', on every machine of the cluster"
-        raise InputError(f"--engine ray needs Ray: {remedy}") from None
 
 
 def _connect(ray: Any, address: str) -> None:

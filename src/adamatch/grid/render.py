@@ -21,6 +21,10 @@ class Figure:
     best: bool = False
     only: int = 0  # over so many pairs only, where others of its column are over more
 
+    def leads(self, other: "Figure") -> bool:
+        """By more than both standard deviations."""
+        return self.std is not None and other.std is not None and self.mean - other.mean > self.std + other.std
+
     def text(self, bold: str, plus_minus: str = "±") -> str:
         """`bold` is a pattern for the best of a column, with {} for what is to be bold."""
         spread = f" {plus_minus} {self.std:.1f}" if self.std is not None else ""

@@ -4,15 +4,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from adamatch.base.errors import InputError, unknown
 from adamatch.config.run import Run
 from adamatch.grid import local_engine, ray_engine, slurm_engine
-from adamatch.grid.batches import Resources
 from adamatch.grid.state import STATES, Folders, State
-from adamatch.grid.work import Job, Train, train_one
+from adamatch.grid.work import Job, Resources, Train, train_one
 from adamatch.train import speed
 
 # Where runs are done. All that engines know of each other is on disk, so that they may be mixed and exchanged.
@@ -29,38 +28,34 @@ def run_grid(
     *,
     keep: str | Path | None = None,
     seconds: float | None = None,
-    processes: int = 1,
     retry: bool = False,
     data: str | Path | None = None,
     device: str = "auto",
     train: Train = train_one,
     engine: str = "local",
-    resources: Resources | None = None,
+    resources: Resources = Resources(),  # noqa: B008 - it cannot be changed
 ) -> dict[State, int]:
     """Do those of the runs that are neither done nor failed; returns how many are in which state afterwards.
 
     seconds     start no run after so many, nor one that would not end by then as far as this call has seen
-    processes   1: one run after the other in this process; more: so many workers, on all GPUs that there are
     retry       try failed runs again
     engine      local; ray; slurm, which returns once the runs wait in SLURM's queue
-    resources   what the engines ray and slurm are asked for
+    resources   what the engine is asked for
     """
-    asked = replace(resources or Resources(), processes=processes)
-    _check(engine, device, asked)
+    _check(engine, device, resources)
     folders = Folders(Path(folder), Path(keep) if keep else None)
-    for each in (folders.out, folders.keep):
-        if each is not None:
-            each.mkdir(parents=True, exist_ok=True)
+    for each in filter(None, (folders.out, folders.keep)):
+        each.mkdir(parents=True, exist_ok=True)
     deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    quiet = processes > 1 or engine != "local" or not sys.stderr.isatty()
-    where = Path(data) if data else None
-    job = Job(tuple(runs), folders, train, deadline=deadline, data=where, device=device, quiet=quiet)
+    quiet = resources.processes > 1 or engine != "local" or not sys.stderr.isatty()
+    data = Path(data) if data else None
+    job = Job(tuple(runs), folders, train, deadline=deadline, data=data, device=device, quiet=quiet)
     for run in job.runs:
         folders.keep_result(run)  # of a worker that was killed before it could
         state = folders.state(run)  # looked at in any case: it is from the first look on that a lease is watched
         if state == "failed" and retry:
             folders.forget(run)
-    ENGINES[engine](job, asked)
+    ENGINES[engine](job, resources)
     states = Counter(folders.state(run) for run in job.runs)
     return {state: states[state] for state in STATES}
 
@@ -73,9 +68,8 @@ def _check(engine: str, device: str, asked: Resources) -> None:
         raise InputError(f"processes counts workers: give 1 or more, not {asked.processes}")
     if engine == "local":
         speed.choose(device)
-        usual = Resources(processes=asked.processes)
-        others = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(usual, each.name)]
-        if others:
+        usual = asdict(Resources(processes=asked.processes))
+        if others := [name for name, value in asdict(asked).items() if value != usual[name]]:
             raise InputError(f"{', '.join(others)}: these are for a cluster, give --engine ray or slurm with them")
     elif asked.processes != 1:
         raise InputError(f"--processes is for --engine local: {engine} has as many workers as its cluster has room for")

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from adamatch.base.errors import InputError
-from adamatch.grid.batches import Resources, absolute, batches, do_batch, write_token
 from adamatch.grid.state import one_line
-from adamatch.grid.work import Job, say
+from adamatch.grid.work import Job, Resources, batches, do_batch, library, say, write_token
 
 MAX_ARRAY_SIZE = 1001  # SLURM's own default
 TIMEOUTS = 1000  # a job may run into its time limit so often; each time it goes back to the queue
@@ -36,7 +35,10 @@ class Task:
 
 def run(job: Job, asked: Resources) -> None:
     """An engine: returns once the runs that are not done wait in SLURM's queue."""
-    submitit = _import()
+    submitit = library("slurm", "submitit")
+    if missing := [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]:
+        says = f"{missing[0]} is not here: start it on a login node"
+        raise InputError(f"--engine slurm needs SLURM's commands, and {says}")
     if job.deadline != float("inf"):
         raise InputError("--seconds is for the other engines: SLURM's own limit is --minutes")
     gpus = asked.gpus_per_run or 0
@@ -44,7 +46,7 @@ def run(job: Job, asked: Resources) -> None:
         raise InputError(f"--gpus-per-run: SLURM gives whole GPUs, not {gpus}; parts of one need --engine ray")
     limit = asked.array_limit or _array_limit()
     _check_minutes(asked)
-    job = absolute(job)
+    job = job.absolute()
     if not (left := job.left()):
         return
     logs = job.folders.out / "slurm"
@@ -124,15 +126,3 @@ def _ask(*words: str) -> str:
         reason = (shown.stderr.strip() or shown.stdout.strip() or "no message").splitlines()[-1]
         raise InputError(f"SLURM's controller does not answer ({reason}): is slurmctld running?")
     return shown.stdout
-
-
-def _import() -> Any:
-    try:
-        submitit = importlib.import_module("submitit")
-    except ImportError:
-        raise InputError("--engine slurm needs submitit: pip install 'adamatch[slurm]'") from None
-    missing = [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]
-    if missing:
-        says = f"{missing[0]} is not here: start it on a login node"
-        raise InputError(f"--engine slurm needs SLURM's commands, and {says}")
-    return submitit

@@ -11,7 +11,7 @@ from adamatch.base.errors import InputError
 from adamatch.base.files import make_folder, read_json, write_atomically
 from adamatch.config.run import Run
 from adamatch.grid import lease
-from adamatch.train.run_folder import RunFolder, read_result, write_result
+from adamatch.train.run_folder import read_result, write_result
 
 State = Literal["done", "failed", "running", "waiting"]
 STATES: tuple[State, ...] = ("done", "failed", "running", "waiting")
@@ -36,14 +36,10 @@ class Folders:
         return "failed" if (folder / "error.json").exists() else "waiting"
 
     def done(self, run: Run) -> bool:
-        kept = self._kept(run)
-        return (self.of(run) / "result.json").exists() or (kept is not None and kept.exists())
+        return any(path.exists() for path in self._results(run))
 
     def result(self, run: Run) -> dict[str, Any] | None:
-        kept = self._kept(run)
-        if kept is not None and kept.exists():
-            return read_result(kept)
-        return RunFolder(self.of(run)).result()
+        return next((read_result(path) for path in self._results(run) if path.exists()), None)
 
     def error(self, run: Run) -> dict[str, Any]:
         error: Any = None
@@ -53,10 +49,10 @@ class Folders:
 
     def keep_result(self, run: Run) -> None:
         """Copy a finished run's result to where results are kept, once."""
-        kept = self._kept(run)
-        if kept is not None and not kept.exists() and (result := RunFolder(self.of(run)).result()) is not None:
-            make_folder(kept.parent)
-            write_result(kept, result)
+        *kept, own = self._results(run)
+        if kept and not kept[0].exists() and own.exists():
+            make_folder(kept[0].parent)
+            write_result(kept[0], read_result(own))
 
     def make(self, run: Run) -> Path:
         """The run's folder with its run.json: from now on it may hold a lease or an error."""
@@ -80,8 +76,9 @@ class Folders:
         """Let a failed run be tried again."""
         (self.of(run) / "error.json").unlink(missing_ok=True)
 
-    def _kept(self, run: Run) -> Path | None:
-        return self.keep / f"{run.name}.json" if self.keep else None
+    def _results(self, run: Run) -> list[Path]:
+        """Where its result may be: where results are kept, and in its folder."""
+        return [*([self.keep / f"{run.name}.json"] if self.keep else []), self.of(run) / "result.json"]
 
 
 def one_line(error: BaseException) -> str:

@@ -91,7 +91,7 @@ def _side_by_side(done: Sequence[Done]) -> Iterator[Table]:
         shared = sorted(pair for pair, count in counts.items() if count > 1)
         if shared and any(pairs != have[0] for pairs in have):
             cells = [(METHODS[each.method], _arrow(each.pair), each) for each in mine]
-            title = f"{_titled(mine[0])}: methods on the same pairs"
+            title = f"{mine[0].title}: methods on the same pairs"
             yield _table(title, "method", cells, METHODS.values(), map(_arrow, shared))
 
 
@@ -100,7 +100,7 @@ def _matrices(done: Sequence[Done]) -> Iterator[Table]:
     for mine in grouped(done, lambda each: (each.setting, each.method)).values():
         if mine[0].task != "ssl" and len({each.pair for each in mine}) >= 3:
             sources, targets = (sorted(set(names)) for names in zip(*(each.pair for each in mine), strict=True))
-            title = f"{_titled(mine[0])}, {METHODS[mine[0].method]}: every pair"
+            title = f"{mine[0].title}, {METHODS[mine[0].method]}: every pair"
             cells = [(*each.pair, each) for each in mine]
             yield _table(title, "source \\ target", cells, sources, targets, compared=False)
 
@@ -119,7 +119,7 @@ def _variants(done: Sequence[Done]) -> Iterator[Table]:
             columns.insert(0, "mean")
             cells += [(row, "mean", each) for row, _, each in cells]
         rows = dict.fromkeys(row for row, _, _ in cells)
-        yield _table(f"{_titled(mine[0])}: variants of {name}", "variant", cells, rows, columns)
+        yield _table(f"{mine[0].title}: variants of {name}", "variant", cells, rows, columns)
 
 
 def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
@@ -167,15 +167,10 @@ def _every_cell(done: Sequence[Done]) -> Table:
     return Table("every cell", ["run", "accuracy", "seeds", "images", "seconds"], rows, notes)
 
 
-def _at_a_time(done: Done) -> int:
-    """How many runs shared the GPU."""
-    return int(done.result.get("at_a_time", 1))
-
-
 def _seconds(done: Sequence[Done]) -> str:
     """Means over seeds; apart for runs that shared a GPU with different numbers of others."""
     means = []
-    for count, mine in sorted(grouped(done, _at_a_time).items()):
+    for count, mine in sorted(grouped(done, lambda each: each.at_a_time).items()):
         mean = statistics.fmean(each.result.get("seconds") or 0.0 for each in mine)
         means.append(f"{mean:.0f}{f' ({count} at a time)' if count > 1 else ''}")
     return ", ".join(means)
@@ -190,7 +185,7 @@ def _evidence(done: Sequence[Done]) -> str:
     results = [each.result for each in done]
     sessions = (session for result in results for session in result.get("machine", "").split(", then "))
     machines = all_of(re.sub(r", \d+ runs at a time$", "", session) for session in sessions)
-    if (shared := sorted(set(map(_at_a_time, done)))) != [1]:
+    if (shared := sorted({each.at_a_time for each in done})) != [1]:
         machines += f", {' or '.join(map(str, shared))} runs at a time"
     each_versions = (result.get("versions", {}).items() for result in results)
     versions = all_of(", ".join(f"{name} {number}" for name, number in each) for each in each_versions)
@@ -210,16 +205,15 @@ def _table(
 
     `compared`: rows are of the same pairs, so that the best can be told.
     """
-    groups = grouped(cells, lambda cell: cell[:2])
+    groups = {place: [cell[2] for cell in group] for place, group in grouped(cells, lambda cell: cell[:2]).items()}
     columns = list(columns)
     rows = [row for row in rows if any((row, column) in groups for column in columns)]
     found: dict[tuple[str, str], Figure] = {}
-    covered = 1
     for column in columns:
-        mine = {row: [each for _, _, each in groups[row, column]] for row in rows if (row, column) in groups}
-        covered = max([covered, *(len({each.pair for each in group}) for group in mine.values())])
+        mine = {row: groups[row, column] for row in rows if (row, column) in groups}
         figures = _compared(mine) if compared else {row: figure(group) for row, group in mine.items()}
         found |= {(row, column): each for row, each in figures.items()}
+    covered = max(len({each.pair for each in groups[place]}) for place in found)
     counts = sorted({each.n for each in found.values()})
     seeds = f"n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seed{'s' * (counts[-1] > 1)}"
     note = SPREAD.format(seeds + (f", means over up to {covered} pairs" if covered > 1 else ""))
@@ -239,30 +233,15 @@ def _compared(groups: dict[str, list[Done]]) -> dict[str, Figure]:
         figures[row] = replace(figure(group), only=len(pairs[row]) if pairs[row] != everything else 0)
     rivals = [row for row, each in figures.items() if not each.only and row != METHODS["oracle"]]
     first, *others = sorted(rivals, key=lambda row: -figures[row].mean) or [""]
-    if others and all(_leads(figures[first], figures[other]) for other in others):
+    if others and all(figures[first].leads(figures[other]) for other in others):
         figures[first] = replace(figures[first], best=True)
     return figures
 
 
-def _leads(best: Figure, other: Figure) -> bool:
-    if best.std is None or other.std is None:
-        return False
-    return best.mean - other.mean > best.std + other.std
-
-
 def _explained(cells: Iterable[Cell]) -> str:
     figures = [cell for cell in cells if isinstance(cell, Figure)]
-    text = ""
-    if any(each.paper is not None for each in figures):
-        text += PAPER.format(WIDER if any(each.wider for each in figures) else "")
-    if any(each.only for each in figures):
-        text += ONLY
-    return text + (BOLD if any(each.best for each in figures) else "")
-
-
-def _titled(done: Done) -> str:
-    benchmark, task, labels = done.setting
-    return f"{benchmark}, {task.upper()}{f', {labels} per class' if labels else ''}"
+    paper = PAPER.format(WIDER * any(each.wider for each in figures)) * any(each.paper is not None for each in figures)
+    return paper + ONLY * any(each.only for each in figures) + BOLD * any(each.best for each in figures)
 
 
 def _arrow(pair: tuple[str, str]) -> str:
