@@ -107,6 +107,13 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     ]
 
 
+def test_no_two_columns_have_one_name() -> None:
+    first = ["path", "class", "probability"]
+    assert predictions.columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
+    for classes in (["path (class)", "path"], ["path", "path (class)"]):
+        assert len(set(predictions.columns(classes))) == 5
+
+
 def test_very_many_bad_images_are_counted() -> None:
     lines = left_out({str(number): f"{number} is empty" for number in range(25)})
     assert lines[0] == "left out: 0 is empty"

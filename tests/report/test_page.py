@@ -20,8 +20,8 @@ from torch import Tensor, nn
 import adamatch
 from adamatch import Model
 from adamatch.base.errors import InputError
-from adamatch.report import features, page, printed
 from adamatch.report import image_statistics as noted
+from adamatch.report import page, printed
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
 from adamatch.verdict import eval_outputs
@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"kind": "names", "line": "and a second one", "rows": [], "pairs": []},
     ]
     span = {"at_least": 41.0, "at_best": 73.0}
-    edit(root / "run/judge.json", range=span, gain=5.5, chosen={"step": 3}, warnings=warned)
+    edit(root / "run/judge.json", range=span, gain=5.5, warnings=warned)
     return root / "run"
 
 
@@ -378,7 +378,7 @@ class Odd(nn.Module):
 def test_features_of_ones_own(given: Any, sound: bool) -> None:
     model = Model(Odd(given).eval(), CLASSES, 8)
     pools = [Pool.of((arrays(20)[0],), labels=tuple(arrays(20)[1].tolist())) for _ in range(2)]
-    found = features.make(model, *pools)
+    found = noted.feature_map(model, *pools)
     assert (found is not None) == sound
     if found is not None:
         assert found.source.shape == (20, 2)

@@ -22,9 +22,17 @@ from adamatch.report.charts import curves
 from adamatch.report.command import command
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
-from adamatch.report.prediction_summary import Answers, answers, confusion, confusions, galleries, moves, shares
-from adamatch.report.tables import beside
-from adamatch.report.verdict import verdict, warnings
+from adamatch.report.sections import (
+    Answers,
+    answers,
+    beside,
+    confusion,
+    confusions,
+    galleries,
+    moves,
+    shares,
+    verdict,
+)
 from adamatch.train import speed
 
 CLASSES = ("cat", "dog", "owl")
@@ -125,7 +133,7 @@ def test_verdicts(tmp_path: Path, judge: dict[str, Any], head: str, words: str) 
     assert said.head == head
     assert words in " ".join(said.sentences)
     assert said.changed == pytest.approx(100 / 3)
-    assert warnings(record) == []
+    assert record.warnings == []
 
 
 def test_measured_accuracies_come_before_estimates(tmp_path: Path) -> None:
@@ -155,10 +163,9 @@ def test_scales_are_round(low: float, high: float, ticks: list[float]) -> None:
 
 
 def test_curves() -> None:
-    curve = charts.curve("mask", [("a", "x", [(0, 0.0), (50, 1.0), (100, 0.5)])], mark=50)
+    curve = charts.curve("mask", [("a", "x", [(0, 0.0), (50, 1.0), (100, 0.5)])])
     assert curve is not None
     assert curve.lines[0].path == "M0.0 120.0L200.0 0.0L400.0 60.0"
-    assert curve.mark == 50.0
     assert curve.ticks[0] == (0.0, "1.00")
     assert "between 0 and 1" in curve.told
     assert charts.curve("mask", [("a", "x", [])]) is None

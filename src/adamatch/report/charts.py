@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.report.features import FeatureMap
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import FeatureMap, Notes
 from adamatch.report.record import Record
 
 WIDE, HIGH = 400, 120  # of a curve's plane: it is stretched to the width there is
@@ -36,7 +35,6 @@ class Curve(NamedTuple):
     lines: list[Line]
     ticks: list[tuple[float, str]]
     right: str  # the largest x
-    mark: float | None  # a moment worth a vertical line, in percent of the width
     told: str  # for who does not see it
 
     @property
@@ -49,16 +47,13 @@ def curves(record: Record) -> list[Curve]:
     """Of a run, with its twin's where that has them too."""
     runs = [("adapted" if record.twin else "this run", "adapted", record)]
     runs += [("twin", "twin", record.twin)] if record.twin else []
-    return curves_of(runs, mark=record.verdict.get("chosen", {}).get("step"))
+    return curves_of(runs)
 
 
-def curves_of(runs: Sequence[tuple[str, str, Record]], mark: int | None = None) -> list[Curve]:
-    """runs: a name, a look and what was measured; `mark` is a step of the first that is worth a look."""
-    at = next((row.get("images") for row in runs[0][2].rows if row["step"] == mark), None)
-    found = []
-    for key in (*CURVES, *ACCURACIES):
-        series = [(name, look, points(record, key)) for name, look, record in runs]
-        found.append(curve(key, series, percent=key in ACCURACIES, mark=at))
+def curves_of(runs: Sequence[tuple[str, str, Record]]) -> list[Curve]:
+    """runs: a name, a look and what was measured."""
+    keys = (*CURVES, *ACCURACIES)
+    found = [curve(key, [(name, look, points(record, key)) for name, look, record in runs]) for key in keys]
     return [each for each in found if each is not None]
 
 
@@ -69,17 +64,12 @@ def points(record: Record, key: str) -> list[tuple[float, float]]:
     return [(row.get("images") or row["step"], row[key]) for row in record.rows if key in row]
 
 
-def curve(
-    key: str,
-    series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
-    *,
-    percent: bool = False,
-    mark: float | None = None,
-) -> Curve | None:
+def curve(key: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]]) -> Curve | None:
     """series: a name, a look and points (images seen, value) each; None where there is nothing to draw."""
     series = [each for each in series if each[2]]
     if not series:
         return None
+    percent = key in ACCURACIES
     values = [y for _, _, points in series for _, y in points]
     right = max(x for _, _, points in series for x, _ in points) or 1.0
     low, high, ticks = scale(min(values), max(values), top=100.0 if percent else math.inf)
@@ -98,8 +88,7 @@ def curve(
         told.append(f"{name} goes from {first} to {last}, between {least} and {most}")
     digits = max(_digits(tick) for tick in ticks)
     heights = [(100 - (tick - low) / (high - low) * 100, f"{tick:,.{digits}f}") for tick in reversed(ticks)]
-    at = None if mark is None else min(100.0, mark / right * 100)
-    return Curve(key, lines, heights, f"{right:,.0f}", at, "; ".join(told))
+    return Curve(key, lines, heights, f"{right:,.0f}", "; ".join(told))
 
 
 def scale(low: float, high: float, top: float = math.inf) -> tuple[float, float, list[float]]:
