@@ -89,9 +89,8 @@ def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str,
         held_out = set(data.held_out.tolist())
         files = [file for row, file in enumerate(files) if row not in held_out]
     target = Pool.of(problem.unlabelled.plain, files, shape=data.shape, white=data.white)
-    paths = {
-        name: str(each) if isinstance(each, str | Path) else None for name, each in given.items() if each is not None
-    }
+    paths = {name: str(each) if isinstance(each, str | Path) else None for name, each in given.items()}
+    paths = {name: path for name, path in paths.items() if given[name] is not None}
     return replace(_with_model(source, target, model, problem), given=paths)
 
 
@@ -123,9 +122,9 @@ def save(notes: Notes, folder: Path) -> None:
         "missing": notes.missing,
     }
     write_atomically(folder / IMAGES, json.dumps(sealed(facts)))
-    if notes.map is not None:
-        points = {name: getattr(notes.map, name).astype(np.float16) for name in ("source", "target")}
-        write_whole(folder / MAP, lambda part: save_arrays(part, **notes.map._asdict() | points))
+    if (drawn := notes.map) is not None:
+        points = {name: getattr(drawn, name).astype(np.float16) for name in ("source", "target")}
+        write_whole(folder / MAP, lambda part: save_arrays(part, **drawn._asdict() | points))
 
 
 def load(folder: Path) -> Notes:

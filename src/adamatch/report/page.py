@@ -133,7 +133,7 @@ def _context(record: Record, notes: Notes, found: sections.Answers | None, each:
     """All that the template shows; `each` pictures of a kind, of each class."""
     strips = sections.galleries(found, notes.target, record.classes, each) if found and notes.target and each else []
     warned = [warning | _shown(warning, notes) for warning in record.warnings]
-    wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
+    wanted = [picture.row for gallery in strips for strip in gallery["strips"].values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
     pictures = thumbnails(notes.target, wanted)
     shares = sections.shares(found, notes, record)

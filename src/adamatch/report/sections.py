@@ -58,25 +58,11 @@ def answers(record: Record, notes: Notes) -> Answers | None:
     return Answers(rows, probabilities.argmax(1), probabilities.max(1), twin)
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Everything in percent; None: not known."""
+def verdict(record: Record, answers: Answers | None) -> dict[str, Any]:
+    """In two sentences, and the numbers beside them: in percent, None where not known.
 
-    head: str
-    tone: str  # good, poor, open: a class of the style sheet
-    sentences: tuple[str, str]
-    accuracy: float | None = None  # measured on labelled target images
-    at_least: float | None = None
-    at_best: float | None = None
-    gain: float | None = None
-    measured_gain: bool = False
-    changed: float | None = None
-    twin: float | None = None  # its measured accuracy
-    chance: float | None = None
-
-
-def verdict(record: Record, answers: Answers | None) -> Verdict:
-    """In two sentences, and the numbers beside them."""
+    `tone` (good, poor, open) is a class of the style sheet; `accuracy` and `twin` are measured on labelled images.
+    """
     span, accuracy = record.verdict.get("range", {}), record.accuracy
     low, high = span.get("at_least"), span.get("at_best")
     twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
@@ -85,9 +71,19 @@ def verdict(record: Record, answers: Answers | None) -> Verdict:
     compared = answers is not None and answers.twin is not None and len(answers.rows)
     changed = 100 * float(answers.changed.mean()) if answers and compared else None
     head, tone = _head(record, gain)
-    sentences = _how_good(record, low, high), _what_changed(record, gain, changed, measured)
-    chance = 100 / len(record.classes) if record.classes else None
-    return Verdict(head, tone, sentences, accuracy, low, high, gain, measured, changed, twin, chance)
+    return {
+        "head": head,
+        "tone": tone,
+        "sentences": (_how_good(record, low, high), _what_changed(record, gain, changed, measured)),
+        "accuracy": accuracy,
+        "at_least": low,
+        "at_best": high,
+        "gain": gain,
+        "measured_gain": measured,
+        "changed": changed,
+        "twin": twin,
+        "chance": 100 / len(record.classes) if record.classes else None,
+    }
 
 
 def _head(record: Record, gain: float | None) -> tuple[str, str]:
@@ -263,16 +259,8 @@ class Picture(NamedTuple):
     alt: str
 
 
-class Gallery(NamedTuple):
-    """Images that were taken for one class."""
-
-    name: str
-    total: int
-    strips: dict[str, list[Picture]]
-
-
-def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -> list[Gallery]:
-    """`each` images of a kind for every class; of very many classes those with the most images."""
+def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -> list[dict[str, Any]]:
+    """For every class the images taken for it, `each` of a kind; of very many classes those with the most images."""
 
     def picture(index: int, before: str = "") -> Picture:
         row, sure = int(found.rows[index]), f"{found.sure[index]:.0%}"
@@ -291,27 +279,17 @@ def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -
             if found.twin is not None
             else [],
         }
-        made.append(Gallery(classes[kind], len(mine), {name: strip for name, strip in strips.items() if strip}))
+        shown = {name: strip for name, strip in strips.items() if strip}
+        made.append({"name": classes[kind], "total": len(mine), "strips": shown})
     return made
 
 
-class Confusion(NamedTuple):
-    """rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not)."""
+def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> dict[str, Any] | None:
+    """Of counts[class, answer]; `wide`: whether the table needs all the width there is.
 
-    title: str
-    accuracy: float
-    total: int
-    rows: list[tuple[str, int, float, list[tuple[int, int, bool]]]]
-    pairs: list[tuple[str, str, int]]  # true class, answer, how many
-
-    @property
-    def wide(self) -> bool:
-        """Whether the table needs all the width there is."""
-        return sum(max(4, len(name)) for name, *_ in self.rows) > 44
-
-
-def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> Confusion | None:
-    """counts[class, answer]"""
+    rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not).
+    pairs: (true class, answer, how many).
+    """
     if counts.shape != (len(classes), len(classes)) or not counts.sum():
         return None
     rows = []
@@ -319,11 +297,12 @@ def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> 
         of_class = int(counts[i].sum())
         cells = [(int(n), round(100 * int(n) / max(1, of_class)), i == j) for j, n in enumerate(counts[i])]
         rows.append((name, of_class, 100 * int(counts[i, i]) / max(1, of_class), cells))
-    total = int(counts.sum())
-    return Confusion(title, 100 * int(np.trace(counts)) / total, total, rows, _pairs(counts, classes, PAIRS))
+    total, wide = int(counts.sum()), sum(max(4, len(name)) for name, *_ in rows) > 44
+    found = {"title": title, "accuracy": 100 * int(np.trace(counts)) / total, "total": total}
+    return found | {"rows": rows, "wide": wide, "pairs": _pairs(counts, classes, PAIRS)}
 
 
-def confusions(record: Record, notes: Notes) -> list[Confusion]:
+def confusions(record: Record, notes: Notes) -> list[dict[str, Any]]:
     """Of labelled target images, if there were any, and of held-out source images."""
     found = []
     if notes.confusion is not None:

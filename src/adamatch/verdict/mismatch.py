@@ -72,8 +72,10 @@ def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -
 
 def unrelated(outputs: EvalOutputs) -> Warned | None:
     """The predictions with and without adaptation have nothing to do with each other."""
-    found = outputs.twin and changed(outputs.last, outputs.twin.last)
-    if found is None or found.kappa >= UNRELATED or found.agreement >= USUAL:
+    if outputs.twin is None:
+        return None
+    found = changed(outputs.last, outputs.twin.last)
+    if found.kappa >= UNRELATED or found.agreement >= USUAL:
         return None
     line = (
         f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more "
