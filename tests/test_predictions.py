@@ -96,6 +96,8 @@ def test_a_class_called_path(tmp_path: Path) -> None:
             {"path": "x", "class": "b", "probability": "0.7500", "path (class)": "0.2500", "b": "0.7500"}
         ]
     assert found.to_csv(tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas.testing.assert_frame_equal(found.to_pandas(), pandas.read_csv(tmp_path / "b.csv"), check_dtype=False)
     (tmp_path / "c.png").write_bytes(b"\x89PNG")
     with pytest.raises(InputError, match=r"c\.png"):
         found.to_csv(tmp_path / "c.png")

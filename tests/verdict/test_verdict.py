@@ -13,7 +13,6 @@ from verdict import made
 from adamatch.images.store import Pixels, Store
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.model import Model
-from adamatch.predictions import Predictions
 from adamatch.train.speed import Machine
 from adamatch.verdict import accuracy, eval_outputs, mismatch, summary
 from adamatch.verdict.eval_outputs import EvalOutputs
@@ -144,18 +143,3 @@ def test_a_model_shows_itself_with_names_as_text() -> None:
     assert "&lt;script&gt;" in html
     assert "between" in html
     assert "classes" in repr(Model(TinyNet(4), CLASSES, 8))
-
-
-def test_predictions_as_tables(tmp_path: object) -> None:
-    predictions = Predictions(("x.png", "y.png"), np.array([[0.75, 0.25], [0.5, 0.5]], np.float32), ("path", "b"))
-    path = predictions.to_csv(f"{tmp_path}/out.csv")
-    assert path.read_text().splitlines() == [
-        "path,class,probability,path (class),b",
-        "x.png,path,0.7500,0.7500,0.2500",
-        "y.png,path,0.5000,0.5000,0.5000",
-    ]
-    pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = predictions.to_pandas()
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame["path"]) == ["x.png", "y.png"]
-    assert list(frame["class"]) == ["path", "path"]
