@@ -103,6 +103,7 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
     assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
     assert told["source_accuracy"] is None
     assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
+    assert summary.table(told) == summary.rows(told)
 
 
 def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,10 @@ def rows(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def table(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, with accuracy on held-out images and the warnings."""
-    held_out = [("accuracy on held-out images", f"{verdict['source_accuracy']:.1f} %")] * bool(verdict["held_out"])
-    return [*rows(verdict), *held_out, *_warnings(verdict)]
+    told = rows(verdict)
+    if verdict["held_out"]:
+        told.append(("accuracy on held-out images", f"{verdict['source_accuracy']:.1f} %"))
+    return told + _warnings(verdict)
 
 
 def lines(verdict: Mapping[str, Any]) -> list[str]:
