@@ -384,19 +384,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
         pass
 
 
-COMMANDS = [
-    *("", "demo", "fit", "predict", "evaluate", "report", "export", "choose", "train"),
-    *(
-        "data",
-        "data list",
-        "data download",
-        "data prepare",
-        "data verify",
-        "data generate mnistm",
-        "data generate digits",
-    ),
-    *("grid", "grid plan", "grid run", "grid status", "grid table"),
-]
+COMMANDS = ["", "demo", "fit", "predict", "evaluate", "report", "export", "choose", "train", "data", "grid"]
+COMMANDS += [f"data {name}" for name in ("list", "download", "prepare", "verify", "generate mnistm", "generate digits")]
+COMMANDS += [f"grid {name}" for name in ("plan", "run", "status", "table")]
 
 
 @pytest.mark.parametrize("width", ["80", "120"])

@@ -96,6 +96,8 @@ def test_a_class_called_path(tmp_path: Path) -> None:
             {"path": "x", "class": "b", "probability": "0.7500", "path (class)": "0.2500", "b": "0.7500"}
         ]
     assert found.to_csv(tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    pandas.testing.assert_frame_equal(found.to_pandas(), pandas.read_csv(tmp_path / "b.csv"), check_dtype=False)
     (tmp_path / "c.png").write_bytes(b"\x89PNG")
     with pytest.raises(InputError, match=r"c\.png"):
         found.to_csv(tmp_path / "c.png")
@@ -105,6 +107,13 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "a").to_pylist() == [
         {"path": "x\\udcff", "class": "b", "probability": 0.75, "path (class)": 0.25, "b": 0.75}
     ]
+
+
+def test_no_two_columns_have_one_name() -> None:
+    first = ["path", "class", "probability"]
+    assert predictions.columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
+    for classes in (["path (class)", "path"], ["path", "path (class)"]):
+        assert len(set(predictions.columns(classes))) == 5
 
 
 def test_very_many_bad_images_are_counted() -> None:

@@ -8,10 +8,10 @@ from adamatch.base import ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.images.tasks import Problem
 from adamatch.model import Model
-from adamatch.report.measured import measured
+from adamatch.report.printed import measured
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import eval_outputs
-from adamatch.verdict.verdict import FILE, TWIN, VERSION, Images, verdict
+from adamatch.verdict.verdict import FILE, TWIN, VERSION, verdict
 
 README = """\
 model.safetensors and model.json are the model: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
@@ -44,10 +44,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
         return None
     if with_twin:
         outputs = outputs.with_twin(eval_outputs.read(folder.path / TWIN))
-    source = problem.labelled[0]
-    labels = source.labels if source.labels.ndim == 1 else None
-    images = Images(problem.unlabelled.parts, source.parts, labels, same)  # type: ignore[arg-type]  # class numbers
-    found = verdict(outputs, images, problem.classes)
+    found = verdict(outputs, problem.unlabelled, problem.labelled[0], problem.classes, same=same)
     write_atomically(folder.path / FILE, json.dumps(sealed(found), indent=1))
     return found
 

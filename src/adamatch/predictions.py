@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,9 +104,8 @@ def check_outputs(files: Sequence[Path], inputs: Sequence[Path]) -> None:
         if any(_same(file, other) for other in inputs):
             raise InputError(f"{file} is among the images and lists that are read: choose another file to write")
         if file.is_file() and file.suffix.lower() not in TABLES:
-            raise InputError(
-                f"{file} exists and does not end as a table does (.csv, .parquet): choose another file to write"
-            )
+            why = f"{file} exists and does not end as a table does (.csv, .parquet)"
+            raise InputError(f"{why}: choose another file to write")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -159,15 +158,8 @@ def parquet_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
         yield write
 
 
-class _Opened(Protocol):
-    def close(self) -> object: ...
-
-
-T = TypeVar("T", bound=_Opened)
-
-
 @contextmanager
-def _complete(file: Path, start: Callable[[Path], T]) -> Iterator[T]:
+def _complete(file: Path, start: Callable[[Path], Any]) -> Iterator[Any]:
     """What `start` opened. It gets the name `file` once all is written, or is removed."""
     passed_on = is_stdout(file) or (os.path.exists(file) and not os.path.isfile(file) and not os.path.isdir(file))
     end = file if passed_on else destination(file)

@@ -172,7 +172,7 @@ def test_the_saved_model_is_the_whole_network(method: str, started: str, tmp_pat
     assert {"head.weight", "conv_head.weight", "bn2.running_mean", "blocks.5.0.conv_pw.weight"} <= moved
     assert not any(name.startswith(("conv_stem", "bn1", *(f"blocks.{scale}." for scale in range(5)))) for name in moved)
     tiny.solve(tiny.a_run(), tmp_path / "other")  # with nothing frozen, images are known by the same names
-    assert eval_outputs.image_keys(tmp_path / "run") == eval_outputs.image_keys(tmp_path / "other") != ()
+    assert eval_outputs.facts(tmp_path / "run").images == eval_outputs.facts(tmp_path / "other").images != ()
     # From the images, the opened model predicts what evaluations found from the cache.
     opened = Model.load(tmp_path / "run", device="cpu")
     test = tiny.problem().tests["target"]

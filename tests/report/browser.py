@@ -10,18 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+FLAGS += ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync"]
 TAB = "\ue004"
 SECONDS = 60
 

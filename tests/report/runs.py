@@ -56,7 +56,7 @@ def made(
     run = Run(benchmark="folders", source="a", target="b", method=method, recipe=short)
     (path / "run.json").write_text(run.to_json())
     (path / "classes.json").write_text(json.dumps(classes))
-    (path / "outputs/classes.json").write_text(json.dumps({"source": list(held_out)}))
+    seal(path / "outputs/classes.json", {"source": list(held_out)})
     with (path / "metrics.jsonl").open("w") as file:
         for number, each in enumerate(probabilities, 1):
             arrays = {"target": each.astype(np.float16)}

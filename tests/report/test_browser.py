@@ -13,8 +13,7 @@ from report.browser import TAB, Browser, chromium
 from report.runs import HOSTILE, images, made
 
 from adamatch.report import compare, page
-from adamatch.report.features import FeatureMap
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import FeatureMap, Notes
 from adamatch.report.pool import Pool
 
 pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=f"no browser: {browser.missing()}")
@@ -72,7 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     labels = rng.integers(0, k, len(files))
     said = [rng.dirichlet(np.full(k, 0.4), len(files)) for _ in range(3)]
     warned = [{"kind": "<i>odd</i>", "line": "<script>alert(3)</script>", "rows": [1, 2], "pairs": [3, 4]}]
-    judge = {"range": {"at_least": 60, "at_best": 80}, "chosen": {"step": 2}, "warnings": warned}
+    judge = {"range": {"at_least": 60, "at_best": 80}, "warnings": warned}
     held = (0, 1, 2, 3, 4, 0)
     made(root / "run", said, HOSTILE, held_out=held, judge=judge, accuracy=71.0, source_accuracy=90.0)
     made(root / "run/twin", said[::-1], HOSTILE, loss=2.0, accuracy=60.0)

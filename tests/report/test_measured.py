@@ -7,7 +7,7 @@ from colours import CLASSES, arrays
 
 from adamatch.images.store import Store
 from adamatch.images.tasks import Problem, Unlabelled
-from adamatch.report.measured import lines, measured
+from adamatch.report.printed import lines, measured
 from adamatch.train.run_folder import RunFolder
 
 

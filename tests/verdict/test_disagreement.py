@@ -9,7 +9,6 @@ import pytest
 import torch
 from verdict import made
 
-from adamatch.train import resume
 from adamatch.verdict import accuracy, calibrated, disagreement, eval_outputs
 
 HELD, TRUE = made.labels([1, 1, 1, 1], 400), made.labels([1, 1, 1, 1], 1000, seed=1)
@@ -117,13 +116,12 @@ def test_the_range_is_made_of_the_lowest_of_what_is_known() -> None:
     assert accuracy.range_of({**FOUND, "threshold": 0.2}) == (0.2, 0.2)  # at least is never above at best
 
 
-@pytest.mark.parametrize(("first", "pretrained"), [("", False), ("imagenet", True)])
-def test_a_run_that_was_prolonged_began_as_the_first_one(first: str, pretrained: bool, tmp_path: Path) -> None:
-    made.kept(tmp_path, RUN, weights=f"{resume.FROM}1234")
-    assert not eval_outputs.read(tmp_path).pretrained  # type: ignore[union-attr]  # of the first nothing is known
-    made.kept(tmp_path / resume.EARLIER, RUN, weights=first)
-    for folder in (tmp_path, tmp_path / resume.EARLIER):
-        assert eval_outputs.read(folder).pretrained is pretrained  # type: ignore[union-attr]
+@pytest.mark.parametrize(("weights", "pretrained"), [("", False), ("imagenet", True)])
+def test_a_run_says_whether_it_began_from_learned_weights(weights: str, pretrained: bool, tmp_path: Path) -> None:
+    made.kept(tmp_path, RUN, weights=weights)
+    found = eval_outputs.read(tmp_path)
+    assert found is not None
+    assert found.pretrained is pretrained
 
 
 def test_a_twin_on_other_images_is_none() -> None:

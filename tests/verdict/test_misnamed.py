@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from verdict import made
 
 from adamatch.verdict import accuracy, class_shares, mismatch, model_selection
+from adamatch.verdict.beside_twin import misnamed
 from adamatch.verdict.eval_outputs import EvalOutputs
-from adamatch.verdict.misnamed import misnamed
 
 CLASSES = tuple("abcdefg")
 RIGHT = [0, 1, 2, 3, 4, 5, 6]
@@ -99,7 +99,7 @@ def test_it_is_said_with_its_images_and_then_nothing_is_said_at_best() -> None:
     assert told.kind == "wrong name"
     assert "what is called 'b' may be 'c', wholly or in part" in told.line
     assert set(wrong.last[told.rows].argmax(1)) == {1}
-    assert mismatch.wrong_name(right, CLASSES) == []
+    assert mismatch.wrong_name(right, CLASSES) is None
     trusted = [accuracy.is_trusted(each) for each in (wrong, right, replace(right, pretrained=False))]
     assert trusted == [False, True, False]
 

@@ -119,7 +119,7 @@ def test_runs_that_hold_out_other_images_are_compared_on_common_ones(tmp_path: P
         given = {"source": images, "target": images, "labels_per_class": 4, "seed": seed, "out": tmp_path / str(seed)}
         adamatch.fit(**given, twin=False, network="wrn-tiny", **TINY | {"images": 24})  # type: ignore[arg-type]
     runs = [tmp_path / str(seed) for seed in range(3)]
-    keys = [eval_outputs.image_keys(run) for run in runs]
+    keys = [eval_outputs.facts(run).images for run in runs]
     assert keys[0] != keys[1]
     assert {len(each) for each in keys} == {54}
     said = [adamatch.load(run).predict(images[0]).probabilities for run in runs]

@@ -7,7 +7,7 @@ from verdict import made
 
 from adamatch.datasets.rendered import handwritten, rendered
 from adamatch.verdict import calibrated, class_shares, image_checks, mismatch
-from adamatch.verdict.changed import changed
+from adamatch.verdict.beside_twin import changed
 
 
 def test_shares_of_labels_and_predictions() -> None:

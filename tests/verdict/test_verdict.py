@@ -10,14 +10,13 @@ import torch
 from reference.tiny_net import TinyNet
 from verdict import made
 
-from adamatch.images.store import Store
-from adamatch.images.tasks import Unlabelled
+from adamatch.images.store import Pixels, Store
+from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.model import Model
-from adamatch.predictions import Predictions
 from adamatch.train.speed import Machine
 from adamatch.verdict import accuracy, eval_outputs, mismatch, summary
 from adamatch.verdict.eval_outputs import EvalOutputs
-from adamatch.verdict.verdict import Images, verdict
+from adamatch.verdict.verdict import verdict
 
 CLASSES = ("a", "b", "<script>alert(1)</script>", "d")
 HELD, TRUE = made.labels([1, 1, 1, 1], 200), made.labels([1, 1, 1, 1], 300, seed=1)
@@ -28,8 +27,11 @@ TWIN = made.said(TRUE, 4, 0.6, seed=12)[None]  # the last evaluation's seed: the
 BOTH = made.beside(RUN, EvalOutputs((7,), TWIN, RUN.source[:1], HELD))
 
 
-def found(outputs: EvalOutputs = BOTH, images: Images | None = None) -> dict[str, Any]:
-    return verdict(outputs, images or Images((PIXELS[:100], PIXELS[100:]), (LABELLED,), HELD), CLASSES)
+def found(
+    outputs: EvalOutputs = BOTH, target: Pixels = PIXELS, labelled: Pixels = LABELLED, same: bool = False
+) -> dict[str, Any]:
+    target_parts = Unlabelled((target[:100], target[100:]))
+    return verdict(outputs, target_parts, Labelled((labelled,), HELD), CLASSES, same=same)
 
 
 def test_it_is_json_and_says_what_the_parts_say() -> None:
@@ -44,8 +46,6 @@ def test_it_is_json_and_says_what_the_parts_say() -> None:
     assert made_of["source_accuracy"] == pytest.approx(100 * (RUN.source[-1].argmax(1) == HELD).mean(), abs=0.01)
     assert made_of["twin"]["steps"] == 7
     assert len(made_of["twin"]["rows"]) == min(200, made_of["twin"]["changed"])
-    assert made_of["chosen"]["last"] == 300
-    assert made_of["chosen"]["step"] in RUN.steps
     assert all(sum(share) == pytest.approx(1, abs=1e-3) for share in made_of["shares"].values())
     assert made_of["warnings"] == []
 
@@ -57,12 +57,12 @@ def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = PIXELS.copy()
     pixels[rows[[3, 40, 90]]] = 17
     few = EvalOutputs((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
-    (warned,) = found(few, Images((pixels,), (LABELLED,), HELD))["warnings"]
+    (warned,) = found(few, pixels)["warnings"]
     assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
     beside = made.beside(few, EvalOutputs((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
     assert beside.twin is not None
     twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
-    assert sorted(found(beside, Images((pixels,), (LABELLED,), HELD))["twin"]["rows"]) == rows[twins].tolist()
+    assert sorted(found(beside, pixels)["twin"]["rows"]) == rows[twins].tolist()
 
 
 def test_moves_are_from_one_class_to_another() -> None:
@@ -74,9 +74,8 @@ def test_moves_are_from_one_class_to_another() -> None:
 
 
 def test_the_same_images_are_no_surprise_where_source_and_target_are_one() -> None:
-    both = (PIXELS,), (PIXELS[:200],), HELD
-    assert [each["kind"] for each in found(images=Images(*both))["warnings"]] == ["same images"]
-    assert found(images=Images(*both, same=True))["warnings"] == []
+    assert [each["kind"] for each in found(labelled=PIXELS[:200])["warnings"]] == ["same images"]
+    assert found(labelled=PIXELS[:200], same=True)["warnings"] == []
 
 
 def test_labels_are_those_of_the_held_out_images_that_are_looked_at(
@@ -95,7 +94,7 @@ def test_labels_are_those_of_the_held_out_images_that_are_looked_at(
     read = eval_outputs.read(tmp_path)
     assert read is not None
     assert read.source_labels.tolist() == (rows % 4).tolist()
-    assert eval_outputs.classes(tmp_path) == CLASSES
+    assert eval_outputs.facts(tmp_path).classes == CLASSES
 
 
 def test_what_is_not_known_is_null_and_told_as_such() -> None:
@@ -104,6 +103,7 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
     assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
     assert told["source_accuracy"] is None
     assert summary.lines(told) == ["accuracy on the target: not known: no labelled images were held out to judge by"]
+    assert summary.table(told) == summary.rows(told)
 
 
 def test_nothing_is_told_at_best_where_classes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,18 +144,3 @@ def test_a_model_shows_itself_with_names_as_text() -> None:
     assert "&lt;script&gt;" in html
     assert "between" in html
     assert "classes" in repr(Model(TinyNet(4), CLASSES, 8))
-
-
-def test_predictions_as_tables(tmp_path: object) -> None:
-    predictions = Predictions(("x.png", "y.png"), np.array([[0.75, 0.25], [0.5, 0.5]], np.float32), ("path", "b"))
-    path = predictions.to_csv(f"{tmp_path}/out.csv")
-    assert path.read_text().splitlines() == [
-        "path,class,probability,path (class),b",
-        "x.png,path,0.7500,0.7500,0.2500",
-        "y.png,path,0.5000,0.5000,0.5000",
-    ]
-    pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = predictions.to_pandas()
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame["path"]) == ["x.png", "y.png"]
-    assert list(frame["class"]) == ["path", "path"]

@@ -77,14 +77,14 @@ def _check_same(runs: Sequence[Path], configurations: "Sequence[Run]") -> None:
     from adamatch.report.record import target_of
     from adamatch.verdict import eval_outputs
 
-    first, classes = configurations[0], eval_outputs.classes(runs[0])
+    first, classes = configurations[0], eval_outputs.facts(runs[0]).classes
     for path, run in zip(runs, configurations, strict=True):
         if target_of(run) != target_of(first):
             raise InputError(
                 f"{path} was trained for other target images than {runs[0]}, or at another size: "
                 "choose among runs on the same ones"
             )
-        if (names := eval_outputs.classes(path)) != classes:
+        if (names := eval_outputs.facts(path).classes) != classes:
             differ = [repr(name) for name in (*names, *classes) if (name in names) != (name in classes)][:NAMED]
             told = ", ".join(differ) or "the same in another order"
             raise InputError(f"{path} has other classes than {runs[0]} ({told}): choose among runs with the same ones")
@@ -94,7 +94,7 @@ def _on_common_images(runs: Sequence[Path], outputs: "Sequence[EvalOutputs]") ->
     """Of the target images that all runs have: where labels are of the target itself, seeds hold out others."""
     from adamatch.verdict import eval_outputs
 
-    rows = [{key: row for row, key in enumerate(eval_outputs.image_keys(path))} for path in runs]
+    rows = [{key: row for row, key in enumerate(eval_outputs.facts(path).images)} for path in runs]
     common = sorted(set.intersection(*map(set, rows)))
     if not common:
         raise InputError(f"{runs[0]} and the others have no target image in common: choose among runs on the same ones")

@@ -1,14 +1,13 @@
 """The charts of the page: which there are, and the coordinates of what is in them; the templates draw them."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.report.features import FeatureMap
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import FeatureMap, Notes
 from adamatch.report.record import Record
 
 WIDE, HIGH = 400, 120  # of a curve's plane: it is stretched to the width there is
@@ -22,43 +21,20 @@ ACCURACIES = ("target", "source")
 LOOKS = {"brightness": "", "contrast": "", "sharpness": "", "size": " px"}
 
 
-class Line(NamedTuple):
-    name: str
-    look: str  # a class of the style sheet
-    path: str
-    told: str  # the last value
+Chart = dict[str, Any]  # what a template needs of one
 
 
-class Curve(NamedTuple):
-    """One plane with some lines; `ticks` are heights in percent with their values, from above."""
-
-    key: str
-    lines: list[Line]
-    ticks: list[tuple[float, str]]
-    right: str  # the largest x
-    mark: float | None  # a moment worth a vertical line, in percent of the width
-    told: str  # for who does not see it
-
-    @property
-    def widest(self) -> str:
-        """The tick that needs the most room."""
-        return max((text for _, text in self.ticks), key=len)
-
-
-def curves(record: Record) -> list[Curve]:
+def curves(record: Record) -> list[Chart]:
     """Of a run, with its twin's where that has them too."""
     runs = [("adapted" if record.twin else "this run", "adapted", record)]
     runs += [("twin", "twin", record.twin)] if record.twin else []
-    return curves_of(runs, mark=record.verdict.get("chosen", {}).get("step"))
+    return curves_of(runs)
 
 
-def curves_of(runs: Sequence[tuple[str, str, Record]], mark: int | None = None) -> list[Curve]:
-    """runs: a name, a look and what was measured; `mark` is a step of the first that is worth a look."""
-    at = next((row.get("images") for row in runs[0][2].rows if row["step"] == mark), None)
-    found = []
-    for key in (*CURVES, *ACCURACIES):
-        series = [(name, look, points(record, key)) for name, look, record in runs]
-        found.append(curve(key, series, percent=key in ACCURACIES, mark=at))
+def curves_of(runs: Sequence[tuple[str, str, Record]]) -> list[Chart]:
+    """runs: a name, a look and what was measured."""
+    keys = (*CURVES, *ACCURACIES)
+    found = [curve(key, [(name, look, points(record, key)) for name, look, record in runs]) for key in keys]
     return [each for each in found if each is not None]
 
 
@@ -69,17 +45,16 @@ def points(record: Record, key: str) -> list[tuple[float, float]]:
     return [(row.get("images") or row["step"], row[key]) for row in record.rows if key in row]
 
 
-def curve(
-    key: str,
-    series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
-    *,
-    percent: bool = False,
-    mark: float | None = None,
-) -> Curve | None:
-    """series: a name, a look and points (images seen, value) each; None where there is nothing to draw."""
+def curve(key: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]]) -> Chart | None:
+    """One plane with some lines; None where there is nothing to draw.
+
+    series: for each line a name, a look (a class of the style sheet) and points (images seen, value). Of the chart,
+    `ticks` are heights in percent with their values, from above; `told` is for who does not see it.
+    """
     series = [each for each in series if each[2]]
     if not series:
         return None
+    percent = key in ACCURACIES
     values = [y for _, _, points in series for _, y in points]
     right = max(x for _, _, points in series for x, _ in points) or 1.0
     low, high, ticks = scale(min(values), max(values), top=100.0 if percent else math.inf)
@@ -92,14 +67,16 @@ def curve(
         path = "M" + "L".join(place(x, y) for x, y in points)
         if len(points) == 1:
             path += "h.01"  # one evaluation: a dot
-        lines.append(Line(name, look, path, short(points[-1][1]) + (" %" if percent else "")))
+        last_value = short(points[-1][1]) + (" %" if percent else "")
+        lines.append({"name": name, "look": look, "path": path, "told": last_value})
         numbers = [y for _, y in points]
         first, last, least, most = (short(y) for y in (numbers[0], numbers[-1], min(numbers), max(numbers)))
         told.append(f"{name} goes from {first} to {last}, between {least} and {most}")
     digits = max(_digits(tick) for tick in ticks)
     heights = [(100 - (tick - low) / (high - low) * 100, f"{tick:,.{digits}f}") for tick in reversed(ticks)]
-    at = None if mark is None else min(100.0, mark / right * 100)
-    return Curve(key, lines, heights, f"{right:,.0f}", at, "; ".join(told))
+    widest = max((text for _, text in heights), key=len)  # needs the most room
+    found = {"key": key, "lines": lines, "ticks": heights, "widest": widest}
+    return found | {"right": f"{right:,.0f}", "told": "; ".join(told)}
 
 
 def scale(low: float, high: float, top: float = math.inf) -> tuple[float, float, list[float]]:
@@ -127,17 +104,7 @@ def short(value: float) -> str:
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
-class Histogram(NamedTuple):
-    """Two outlines over the same values; each is the share of its own images."""
-
-    key: str
-    outlines: tuple[str, str]
-    left: str
-    right: str
-    medians: tuple[str, str]
-
-
-def histograms(notes: Notes) -> list[Histogram]:
+def histograms(notes: Notes) -> list[Chart]:
     """How images look, source against target."""
     if notes.source is None or notes.target is None:
         return []
@@ -146,7 +113,8 @@ def histograms(notes: Notes) -> list[Histogram]:
     return [each for each in found if each is not None]
 
 
-def histogram(key: str, source: Sequence[float], target: Sequence[float], unit: str) -> Histogram | None:
+def histogram(key: str, source: Sequence[float], target: Sequence[float], unit: str) -> Chart | None:
+    """Two outlines over the same values; each is the share of its own images."""
     if not source or not target:
         return None
     both = (*source, *target)
@@ -159,7 +127,7 @@ def histogram(key: str, source: Sequence[float], target: Sequence[float], unit: 
     left, right, *medians = (
         f"{short(float(each))}{unit}" for each in (low, high, np.median(source), np.median(target))
     )
-    return Histogram(key, outlines, left, right, (medians[0], medians[1]))
+    return {"key": key, "outlines": outlines, "left": left, "right": right, "medians": medians}
 
 
 def _outline(heights: NDArray[np.float64]) -> str:
@@ -168,7 +136,7 @@ def _outline(heights: NDArray[np.float64]) -> str:
     return f"M0 {HIGH}{tops}V{HIGH}Z"
 
 
-def feature_map(found: FeatureMap, classes: Sequence[str]) -> Mapping[str, Any]:
+def feature_map(found: FeatureMap, classes: Sequence[str]) -> Chart:
     """Two planes with the same coordinates: dots by class in the one's images, and the other's behind them in grey."""
     both = np.concatenate([found.source, found.target])
     apart = 0 if found.how == "t-SNE" else 0.5  # a few far points would press all others together

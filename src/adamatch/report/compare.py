@@ -12,10 +12,8 @@ from adamatch.report import record as recorded
 from adamatch.report.charts import curves_of
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool, thumbnails
-from adamatch.report.prediction_summary import Answers, answers, most, percentages
 from adamatch.report.record import Record, target_of
-from adamatch.report.tables import duration, settings, title
-from adamatch.report.verdict import verdict, warnings
+from adamatch.report.sections import Answers, answers, duration, most, percentages, settings, title, verdict
 from adamatch.verdict import eval_outputs
 
 COLOURS = 10
@@ -56,17 +54,16 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _row(record: Record, name: str, look: str, to: Path) -> dict[str, Any]:
-    said = verdict(record, answers(record, Notes()))
     own = record.path / page.NAME
     return {
         "name": name,
         "look": look,
         "title": title(record),
         "page": Path(os.path.relpath(own, to.parent)).as_posix() if own.is_file() else "",
-        "verdict": said,
+        "verdict": verdict(record, answers(record, Notes())),
         "source": record.result.get("source_accuracy"),
         "mask": record.rows[-1].get("mask") if record.rows else None,
-        "warnings": len(warnings(record)),
+        "warnings": len(record.warnings),
         "time": duration(record),
     }
 
@@ -85,7 +82,7 @@ def _same_images(records: Sequence[Record]) -> bool:
 
     Where labels are of the target itself, seeds hold out others.
     """
-    wanted = {(target_of(each.run), each.classes, eval_outputs.image_keys(each.path)) for each in records}
+    wanted = {(target_of(each.run), each.classes, eval_outputs.facts(each.path).images) for each in records}
     shapes = {record.said["target"].shape if record.said else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes
 

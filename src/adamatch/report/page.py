@@ -19,14 +19,12 @@ from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
 from adamatch.report import image_statistics as noted
 from adamatch.report import record as recorded
+from adamatch.report import sections
 from adamatch.report.charts import curves, feature_map, histograms
 from adamatch.report.command import command
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import Notes, Trained
 from adamatch.report.pool import thumbnails
-from adamatch.report.prediction_summary import Answers, Picture, answers, confusions, galleries, moves, shares
-from adamatch.report.record import Record, Trained
-from adamatch.report.tables import beside, facts, settings, title
-from adamatch.report.verdict import verdict, warnings
+from adamatch.report.record import Record
 from adamatch.verdict.verdict import FILE as JUDGED
 
 NAME = "report.html"
@@ -67,16 +65,14 @@ def is_older(folder: Path) -> bool:
 
 def finish(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: note what is known of its images, and make the page."""
-    assert model.folder is not None
-    notes = noted.of_own(model, problem, data, given)
+    notes, folder = noted.of_own(model, problem, data, given), model.folder
+    assert folder is not None
     try:
-        noted.save(notes, model.folder)
-        return write(model.folder, notes=notes)
+        noted.save(notes, folder)
+        return write(folder, notes=notes)
     except (OSError, InputError) as error:
-        remedy = f"see to it, then `adamatch report {shlex.quote(str(model.folder))}`"
-        raise InputError(
-            f"the model is in {model.folder}, but its page cannot be written ({disk_reason(error)}): {remedy}"
-        ) from None
+        why = f"the model is in {folder}, but its page cannot be written ({disk_reason(error)})"
+        raise InputError(f"{why}: see to it, then `adamatch report {shlex.quote(str(folder))}`") from None
 
 
 def notes_of(record: Record, load: Load | None = None, data: str | Path | None = None) -> Notes:
@@ -94,7 +90,7 @@ def notes_of(record: Record, load: Load | None = None, data: str | Path | None =
 
 def render(record: Record, notes: Notes) -> str:
     """Fewer pictures where the page would become too large."""
-    found = answers(record, notes)
+    found = sections.answers(record, notes)
     many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
     text = ""
     for each in dict.fromkeys((many, min(many, 4), min(many, 2), 1, 0)):
@@ -133,51 +129,51 @@ def _disturbs(sign: str) -> bool:
     return ord(sign) in TURNING or (unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\t")
 
 
-def _context(record: Record, notes: Notes, found: Answers | None, each: int) -> dict[str, Any]:
+def _context(record: Record, notes: Notes, found: sections.Answers | None, each: int) -> dict[str, Any]:
     """All that the template shows; `each` pictures of a kind, of each class."""
-    strips = galleries(found, notes.target, record.classes, each) if found and notes.target and each else []
-    warned = [warning | _shown(warning, notes) for warning in warnings(record)]
-    wanted = [picture.row for gallery in strips for strip in gallery.strips.values() for picture in strip]
+    strips = sections.galleries(found, notes.target, record.classes, each) if found and notes.target and each else []
+    warned = [warning | _shown(warning, notes) for warning in record.warnings]
+    wanted = [picture.row for gallery in strips for strip in gallery["strips"].values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
     pictures = thumbnails(notes.target, wanted)
-    parts = shares(found, notes, record)
-    largest = max((value for row in parts for value in row.values() if isinstance(value, float)), default=0.0)
+    shares = sections.shares(found, notes, record)
+    largest = max((value for row in shares for value in row.values() if isinstance(value, float)), default=0.0)
+    missing = [*record.missing, *notes.missing]
+    missing += [f"The twin: {line}" for line in record.twin.missing] if record.twin else []
     return {
-        "title": title(record),
-        "facts": facts(record, notes),
+        "title": sections.title(record),
+        "facts": sections.facts(record, notes),
         "record": record,
-        "verdict": verdict(record, found),
+        "verdict": sections.verdict(record, found),
         "warnings": warned,
-        "beside": beside(record),
-        "moves": moves(found, record.classes) if found is not None and found.twin is not None else [],
-        "shares": parts,
+        "beside": sections.beside(record),
+        "moves": sections.moves(found, record.classes) if found is not None and found.twin is not None else [],
+        "shares": shares,
         "largest": largest or 1.0,
         "galleries": strips,
         "pictures": pictures,
         "labelled": thumbnails(notes.source, [picture.row for each in warned for picture in each["labelled"]]),
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
-        "confusions": confusions(record, notes),
+        "confusions": sections.confusions(record, notes),
         "curves": curves(record),
         "map": feature_map(notes.map, record.classes) if notes.map is not None and record.classes else None,
         "looks": histograms(notes),
-        "settings": settings(record),
+        "settings": sections.settings(record),
         "command": command(record, notes.given),
-        "missing": [
-            *record.missing,
-            *notes.missing,
-            *(f"The twin: {line}" for line in (record.twin.missing if record.twin else ())),
-        ],
+        "missing": missing,
     }
 
 
-def _shown(warning: Mapping[str, Any], notes: Notes) -> dict[str, list[Picture]]:
+def _shown(warning: Mapping[str, Any], notes: Notes) -> dict[str, list[sections.Picture]]:
     """The target images that show what is warned of, and the labelled ones beside them."""
     labelled = warning["pairs"][:WARNED]
     if notes.source is not None and notes.source.trained:  # pairs count the images that are trained on
         labelled = [notes.source.trained[row] for row in labelled if row < len(notes.source.trained)]
     pools = (("pictures", notes.target, warning["rows"][:WARNED]), ("labelled", notes.source, labelled))
     return {
-        name: [Picture(row, "", pool.name(row)) for row in rows if row < pool.count] if pool is not None else []
+        name: [sections.Picture(row, "", pool.name(row)) for row in rows if row < pool.count]
+        if pool is not None
+        else []
         for name, pool, rows in pools
     }

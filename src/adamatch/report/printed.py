@@ -1,4 +1,4 @@
-"""Results in the terminal: what a run reached, predictions, and accuracy class by class."""
+"""Results for the terminal: what was measured of a run, predictions, and accuracy class by class."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -13,30 +13,96 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from adamatch.base.console import print_table, say
+from adamatch.base.cli_names import argument
+from adamatch.base.console import percent, print_table, say
 from adamatch.base.errors import shown
+from adamatch.base.files import parse
 from adamatch.evaluate import Score
+from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
-from adamatch.report import measured
-from adamatch.report.record import Trained
+from adamatch.report.image_statistics import Trained
+from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import summary
+
+
+def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
+    """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
+
+    median_of       of how many last evaluations the target's accuracy is the median; source_median_of: the source's
+    tested          where the target's was measured after training: how
+    mask            part of the unlabelled images that were sure enough to be learnt from
+    largest         the class with the most pseudo-labels
+    largest_share   its part of them; a class that swallows the others shows here
+    """
+    result, row = folder.result() or {}, _last_row(folder)
+    counts = row.get("pseudo_labels") or []
+    total = sum(counts)
+    return {
+        "target_accuracy": result.get("accuracy"),
+        "median_of": median_of(result, "target"),
+        "source_median_of": median_of(result, "source"),
+        "tested": result.get("tested"),
+        "source_accuracy": result.get("source_accuracy"),
+        "held_out": len(problem.tests["source"]) if "source" in problem.tests else 0,
+        "mask": row.get("mask"),
+        "largest": problem.classes[counts.index(max(counts))] if total else None,
+        "largest_share": max(counts) / total if total else None,
+    }
+
+
+def median_of(result: Mapping[str, Any], name: str) -> int:
+    """Of how many evaluations a run's accuracy is the median: those from before its test set was given have none."""
+    return min(result["median_of"], sum(name in row for row in result["evaluations"])) if result else 1
+
+
+def of_last(count: int) -> str:
+    """What an accuracy is, for a person."""
+    return f"median of the last {count} evaluations" if count > 1 else "the last evaluation"
+
+
+def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
+    """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
+    told = []
+    target, source = (f" ({of_last(found[count])})" for count in ("median_of", "source_median_of"))
+    if found["target_accuracy"] is not None:
+        how = f" ({found['tested']})" if found["tested"] else target
+        told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
+    if found["source_accuracy"] is not None:
+        whose = "" if task == "ssl" else "source "
+        told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{source}")
+    if task != "ssl" and found["target_accuracy"] is None and not estimated:
+        why = f"no labelled target images were given to measure it ({argument('test')})"
+        told.append(f"accuracy on the target: not known, as {why}")
+    if found["mask"] is not None:
+        told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
+    if found["largest_share"] is not None:
+        share, even = percent(found["largest_share"]), percent(1 / classes)
+        told.append(f"most frequent pseudo-label: {found['largest']}, {share} of them ({even} if classes were even)")
+    return told
+
+
+def _last_row(folder: RunFolder) -> dict[str, Any]:
+    """The last line of metrics.jsonl; nothing where there is none."""
+    try:
+        row: dict[str, Any] = parse((folder.path / "metrics.jsonl").read_bytes().splitlines()[-1])
+    except (OSError, IndexError, ValueError):
+        return {}
+    return row
 
 
 def result(found: Mapping[str, Any], folder: Path) -> None:
     """A benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found[key] is not None:
-            say(f"{name} accuracy {found[key]:.2f} % ({measured.of_last(measured.median_of(found, name))})")
+            say(f"{name} accuracy {found[key]:.2f} % ({of_last(median_of(found, name))})")
     say(f"{found['seconds']:.0f} s of training; the model is in {folder}")
 
 
 def ending(model: Trained, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
-    known = measured.lines(
-        model.history["estimate"], task=task, classes=len(model.classes), estimated=found is not None
-    )
-    for line in (*known, *(summary.lines(found) if found else ())):
+    known, judged = model.history["estimate"], summary.lines(found) if found else []
+    for line in (*lines(known, task=task, classes=len(model.classes), estimated=found is not None), *judged):
         say(line)
     say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")
     if (folder / "report.html").exists():

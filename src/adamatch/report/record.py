@@ -2,44 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from torch import nn
 
 from adamatch.base.errors import InputError
 from adamatch.base.files import parse, read_json, read_sealed
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
 from adamatch.train.run_folder import CLASSES
-from adamatch.train.speed import Machine
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.eval_outputs import Probabilities
 from adamatch.verdict.verdict import ALONE, TWIN
 from adamatch.verdict.verdict import FILE as JUDGED
 
 NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
-
-
-class Trained(Protocol):
-    """What reports need of a model (`adamatch.model.Model`)."""
-
-    @property
-    def net(self) -> nn.Module: ...
-
-    @property
-    def machine(self) -> Machine: ...
-
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-
-    @property
-    def history(self) -> dict[str, Any]: ...
-
-    @property
-    def folder(self) -> Path | None: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +43,11 @@ class Record:
         return self.result.get("accuracy")
 
     @property
+    def warnings(self) -> list[dict[str, Any]]:
+        """Of the verdict: `rows` of the target that show it, and of labelled images where they come in `pairs`."""
+        return list(self.verdict.get("warnings", []))
+
+    @property
     def test(self) -> str:
         """The user's test set, where accuracy was measured on one."""
         return str(self.result.get("run", {}).get("test", ""))
@@ -81,7 +66,7 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
         classes = tuple(map(str, range(said["target"].shape[1])))
         missing.append("Classes have numbers here: their names are not in the folder.")
     try:
-        held = eval_outputs.source_labels(path) if "source" in said else held
+        held = eval_outputs.facts(path).source if "source" in said else held
     except InputError as error:
         missing.append(str(error))
     beside = Path(twin) if twin else path / TWIN
@@ -98,9 +83,8 @@ def target_of(run: Run) -> tuple[str, ...]:
 
 def _check_twin(run: Run, twin: Record) -> None:
     if twin.run.method != ALONE:
-        raise InputError(
-            f"{twin.path} was trained by {twin.run.method}: a twin is a run on labels alone (--method {ALONE})"
-        )
+        remedy = f"a twin is a run on labels alone (--method {ALONE})"
+        raise InputError(f"{twin.path} was trained by {twin.run.method}: {remedy}")
     if target_of(twin.run) != target_of(run):
         raise InputError(f"{twin.path} has another target than the run: give a twin of the same target")
 
@@ -135,33 +119,17 @@ def _classes(path: Path) -> tuple[str, ...]:
 
 def _rows(path: Path) -> list[dict[str, float]]:
     """The numbers of each evaluation. Of a run under way, the last line may be half written."""
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
     rows = []
-    for line in lines:
-        try:
-            row = {name: float(value) for name, value in parse(line).items() if _is_number(value)}
-        except (ValueError, AttributeError, OverflowError):
-            continue
-        if "step" in row:
-            rows.append(row)
-    return rows
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+        with suppress(ValueError, AttributeError, OverflowError):
+            numbers = {name: value for name, value in parse(line).items() if isinstance(value, int | float)}
+            rows.append({name: float(value) for name, value in numbers.items() if math.isfinite(value)})
+    return [row for row in rows if "step" in row]
 
 
 def _said(folder: Path) -> Mapping[str, Probabilities]:
-    """The last evaluation that can be read: one under way may be half written."""
+    """The last evaluation that can be read."""
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in ("target", "source") if name in arrays}
-            if "target" in found and all(each.ndim == 2 and np.isfinite(each).all() for each in found.values()):
-                return found
-        except Exception:  # whatever NumPy and zipfile raise on a damaged one
-            continue
+        with suppress(Exception), np.load(file, allow_pickle=False) as arrays:  # whatever a damaged one raises
+            return dict(arrays)
     return {}

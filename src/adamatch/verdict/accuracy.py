@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from adamatch.verdict import disagreement
+from adamatch.verdict.beside_twin import misnamed
 from adamatch.verdict.calibrated import difference, threshold, transport
 from adamatch.verdict.eval_outputs import EvalOutputs
-from adamatch.verdict.misnamed import misnamed
 
 AT_BEST, AT_LEAST = "threshold", ("twin and source", "critic")
 # By transport, few held-out images of many classes give the wrong sign (results/estimates.md). For networks trained

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from adamatch.base import ranks
 from adamatch.base.errors import InputError
-from adamatch.base.files import make_folder, read_json, sealed, unsealed, write_atomically, write_whole
+from adamatch.base.files import make_folder, read_sealed, sealed, write_atomically, write_whole
 from adamatch.config.run import Run
 from adamatch.evaluate import predict_together
 from adamatch.images.store import Labels, Pixels, Store
@@ -67,7 +67,7 @@ class OutputWriter:
             if not (self.folder / CLASSES).exists():
                 write_atomically(self.folder / CLASSES, json.dumps(sealed(self.facts)))
             compact = {name: values.astype(np.float16) for name, values in found.items()}
-            write_whole(self.folder / f"step-{step:09d}.npz", lambda part: _write(part, compact))
+            write_whole(self.folder / f"step-{step:09d}.npz", lambda part: save_arrays(part, **compact))
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,9 @@ def read(folder: Path) -> EvalOutputs | None:
     if not found:
         return None
     target = normalised(np.stack([each["target"] for each in found.values()]))
-    labels = source_labels(folder)
-    if len(labels) and all("source" in each for each in found.values()):
+    labels, source = facts(folder).source, np.zeros((len(found), 0, target.shape[2]), np.float32)
+    if len(labels):
         source = normalised(np.stack([each["source"] for each in found.values()]))
-    else:
-        source, labels = np.zeros((len(found), 0, target.shape[2]), np.float32), labels[:0]
     return EvalOutputs(tuple(found), target, source, labels, pretrained=_is_pretrained(folder))
 
 
@@ -127,27 +125,32 @@ def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
         try:
             with np.load(path, allow_pickle=False) as arrays:
-                known = ("target", "source") if "source" in arrays else ("target",)
-                found[int(path.stem.removeprefix("step-"))] = {name: arrays[name] for name in known}
+                found[int(path.stem.removeprefix("step-"))] = dict(arrays)
         except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None
     return found
 
 
-def classes(folder: Path) -> tuple[str, ...]:
-    """Names of a run's classes, in their order."""
-    return tuple(_facts(folder).get("classes", ()))
+class Facts(NamedTuple):
+    """What outputs/classes.json says: names of the classes, keys of target images, labels of held-out source images."""
+
+    classes: tuple[str, ...]
+    images: tuple[str, ...]
+    source: Labels
 
 
-def source_labels(folder: Path) -> Labels:
-    """Of the held-out source images; none where none were held out."""
-    return np.array(_facts(folder).get("source", []), np.int64)
-
-
-def image_keys(folder: Path) -> tuple[str, ...]:
-    """By which the target images are recognised in other runs at the same size."""
-    return tuple(_facts(folder).get("images", ()))
+def facts(folder: Path) -> Facts:
+    """Of a run; all empty where it has no outputs yet."""
+    path = folder / FOLDER / CLASSES
+    try:
+        found = read_sealed(path)
+    except FileNotFoundError:
+        found = {}
+    except ValueError:
+        raise InputError(f"{path} is damaged: train again, or copy it anew") from None
+    classes, images = (tuple(found.get(name, ())) for name in ("classes", "images"))
+    return Facts(classes, images, np.array(found.get("source", []), np.int64))
 
 
 def sampled_rows(count: int) -> Labels:
@@ -181,16 +184,6 @@ def accuracy(probabilities: Probabilities, labels: Labels) -> float:
     return float((predictions(probabilities) == labels).mean()) if len(labels) else float("nan")
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    path = folder / FOLDER / CLASSES
-    try:
-        return unsealed(read_json(path))
-    except FileNotFoundError:
-        return {}
-    except ValueError:
-        raise InputError(f"{path} is damaged: train again, or copy it anew") from None
-
-
 def _is_pretrained(folder: Path) -> bool:
     """Whether a run began from learned weights."""
     try:
@@ -199,7 +192,8 @@ def _is_pretrained(folder: Path) -> bool:
         return False
 
 
-def _write(path: Path, arrays: Mapping[str, Any]) -> None:
+def save_arrays(path: Path, **arrays: Any) -> None:
+    """An .npz file of just this name."""
     with path.open("wb") as file:  # NumPy would give the file another name
         np.savez_compressed(file, **arrays)
 

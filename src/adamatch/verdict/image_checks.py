@@ -30,11 +30,7 @@ def nearly_same(first: Pixels, second: Pixels) -> NDArray[np.int64]:
     rows, others = (np.setdiff1d(np.arange(len(images)), empty(images)) for images in (first, second))
     if not len(rows) or not len(others):
         return np.zeros((0, 2), np.int64)
-    hashes, pixels = _hashes(first[rows]), _brightness(first[rows], FINE, FINE).reshape(len(rows), -1)
-    other_hashes, other_pixels = (
-        _hashes(second[others]),
-        _brightness(second[others], FINE, FINE).reshape(len(others), -1),
-    )
+    (hashes, pixels), (other_hashes, other_pixels) = map(_looks, (first[rows], second[others]))
     found = []
     for start in range(0, len(rows), CHUNK):
         near = np.bitwise_count(hashes[start : start + CHUNK, None] ^ other_hashes) <= NEAR
@@ -46,11 +42,12 @@ def nearly_same(first: Pixels, second: Pixels) -> NDArray[np.int64]:
     return np.array(found, np.int64).reshape(-1, 2)
 
 
-def _hashes(images: Pixels) -> NDArray[np.uint64]:
-    """Difference hashes [n]: whether brightness rises from each place to the next."""
+def _looks(images: Pixels) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+    """Difference hashes [n]: whether brightness rises from each place to the next; and pixels [n, FINE * FINE]."""
     coarse = _brightness(images, SIDE + 1, SIDE)
     rises = (coarse[:, :, 1:] > coarse[:, :, :-1] + RISE).reshape(len(images), -1)
-    return np.packbits(rises, axis=1).view(np.uint64)[:, 0]
+    hashes = np.packbits(rises, axis=1).view(np.uint64)[:, 0]
+    return hashes, _brightness(images, FINE, FINE).reshape(len(images), -1)
 
 
 def _brightness(images: Pixels, width: int, height: int) -> NDArray[np.float32]:

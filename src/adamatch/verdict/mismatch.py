@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from adamatch.base.console import percent
 from adamatch.images.store import Labels, Pixels
 from adamatch.verdict import image_checks
+from adamatch.verdict.beside_twin import changed, misnamed
 from adamatch.verdict.calibrated import entropy
-from adamatch.verdict.changed import changed
 from adamatch.verdict.class_shares import of_predictions
 from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, Probabilities, predictions
-from adamatch.verdict.misnamed import misnamed
 
 # "Expected" is a class's share of the source's labels. One set of limits for all data.
 ENOUGH = 20  # images expected of a class, from which on it is looked for
@@ -49,10 +48,11 @@ class Warned(NamedTuple):
 def of_outputs(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
     """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the outputs."""
     worst = one_sided(outputs, expected, classes) or unrelated(outputs) or missing(outputs, expected, classes)
-    return worst or [*overturned(outputs, classes), *wrong_name(outputs, classes)]
+    found = (worst,) if worst else (overturned(outputs, classes), wrong_name(outputs, classes))
+    return [each for each in found if each]
 
 
-def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Warned | None:
     """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
     asked = {"": outputs.last}
     if outputs.twin is not None and len(outputs.source_labels) and _sure(outputs.twin).mean() >= SURE_ENOUGH:
@@ -66,25 +66,25 @@ def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -
                 f"{percent(expected[top])} of the labelled images are of it: "
                 "are there other classes in the target, or did the others collapse into this one?"
             )
-            return [Warned("one class", line, _surest(probabilities, predictions(probabilities) == top))]
-    return []
+            return Warned("one class", line, _surest(probabilities, predictions(probabilities) == top))
+    return None
 
 
-def unrelated(outputs: EvalOutputs) -> list[Warned]:
+def unrelated(outputs: EvalOutputs) -> Warned | None:
     """The predictions with and without adaptation have nothing to do with each other."""
     if outputs.twin is None:
-        return []
+        return None
     found = changed(outputs.last, outputs.twin.last)
     if found.kappa >= UNRELATED or found.agreement >= USUAL:
-        return []
+        return None
     line = (
         f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more "
         "than by chance: is the target of the same kind as the labelled images?"
     )
-    return [Warned("other kind", line, found.rows[:SHOWN].tolist())]
+    return Warned("other kind", line, found.rows[:SHOWN].tolist())
 
 
-def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Warned | None:
     """Classes that the labelled images have, and the target hardly has.
 
     Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where
@@ -97,12 +97,12 @@ def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> 
         absent = _absent(ours, outputs.twin.last, expected) | _half_unnamed(ours, outputs.twin.last, expected)
     found = np.flatnonzero(absent & (expected * len(ours) >= ENOUGH))
     if not len(found):
-        return []
+        return None
     listed = ", ".join(classes[each] for each in found[:NAMED])
     listed += f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     which = "it" if len(found) == 1 else "these"
     line = f"the target seems to have few or no images of {listed}: predictions of {which} are doubtful"
-    return [Warned("missing", line, _surest(ours, np.isin(predictions(ours), found)))]
+    return Warned("missing", line, _surest(ours, np.isin(predictions(ours), found)))
 
 
 def _absent(ours: Probabilities, twins: Probabilities, expected: Numbers) -> NDArray[np.bool_]:
@@ -133,39 +133,39 @@ def _half_unnamed(ours: Probabilities, twins: Probabilities, expected: Numbers) 
     return seldom & bool(confirmed and sure[called].mean() < AS_SURE * sure[~called].mean())
 
 
-def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> list[Warned]:
+def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
     """Adaptation renames most of what the twin is sure of (as of held-out images); or some, and is sure of little.
 
     Alignment spreads a target of one class over all of them; so does a run that went wrong. Only of networks that began
     from learned weights: others are sure without reason.
     """
     if outputs.twin is None or not outputs.pretrained or not len(outputs.source_labels):
-        return []
+        return None
     sure = _sure(outputs.twin)
     mine, its = predictions(outputs.last), predictions(outputs.twin.last)
     renamed = sure & (mine != its)
     limit = RENAMED_UNSURELY if _sure(outputs).mean() < UNSURE else RENAMED
     if sure.sum() < ENOUGH or renamed.sum() <= limit * sure.sum():
-        return []
+        return None
     shares = np.bincount(its[sure], minlength=len(classes)) / sure.sum()
     line = (
         f"without adaptation the network is sure of {sure.sum()} target images ({shares.max():.0%} of them are "
         f"{classes[int(shares.argmax())]!r}), and adaptation renames {renamed.sum() / sure.sum():.0%} of these: "
         "does the target have all classes, or did adaptation go wrong?"
     )
-    return [Warned("overturned", line, _surest(outputs.twin.last, renamed))]
+    return Warned("overturned", line, _surest(outputs.twin.last, renamed))
 
 
-def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> list[Warned]:
+def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
     """Groups of images that may have got another class's name as a whole."""
     groups = misnamed(outputs)
     if not groups:
-        return []
+        return None
     told = [f"{classes[each.predicted]!r} may be {classes[each.likely]!r}" for each in groups[:NAMED]]
     told += [f"{len(groups) - NAMED} more"] if len(groups) > NAMED else []
     line = f"a group of images may have got the wrong name: what is called {', and '.join(told)}, wholly or in part"
     of_each = SHOWN // len(groups[:NAMED])
-    return [Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:of_each]])]
+    return Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:of_each]])
 
 
 def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
@@ -173,15 +173,13 @@ def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
     found, enough = [], max(LEAST, SOME * len(target))
     empty, usual = image_checks.empty(target), len(image_checks.empty(labelled)) / max(1, len(labelled))
     if len(empty) >= enough and len(empty) / len(target) > 2 * usual:
-        line = (
-            f"{len(empty)} of {len(target)} target images are empty or of one colour: take them out, they teach nothing"
-        )
-        found.append(Warned("empty", line, empty[:SHOWN].tolist()))
+        line = f"{len(empty)} of {len(target)} target images are empty or of one colour"
+        found.append(Warned("empty", f"{line}: take them out, they teach nothing", empty[:SHOWN].tolist()))
     pairs = image_checks.nearly_same(target, labelled)
     if len(pairs) >= enough:
-        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones: "
-        line += "then estimates are too good"
-        found.append(Warned("same images", line, pairs[:SHOWN, 0].tolist(), pairs[:SHOWN, 1].tolist()))
+        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones"
+        rows = pairs[:SHOWN].T.tolist()
+        found.append(Warned("same images", f"{line}: then estimates are too good", *rows))
     return found
 
 

@@ -23,23 +23,19 @@ def rows(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def table(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, with accuracy on held-out images and the warnings."""
-    accuracy = f"{verdict['source_accuracy']:.1f} %" if verdict["held_out"] else ""
-    held_out = [("accuracy on held-out images", accuracy)] if accuracy else []
-    return [*rows(verdict), *held_out, *(("warning", each["line"]) for each in verdict["warnings"])]
+    told = rows(verdict)
+    if verdict["held_out"]:
+        told.append(("accuracy on held-out images", f"{verdict['source_accuracy']:.1f} %"))
+    return told + _warnings(verdict)
 
 
 def lines(verdict: Mapping[str, Any]) -> list[str]:
-    """As lines, with the warnings."""
-    warnings = [("warning", each["line"]) for each in verdict["warnings"]]
-    return [f"{name}: {value}" for name, value in (*rows(verdict), *warnings)]
+    """The same, but for held-out images, as lines."""
+    return [f"{name}: {value}" for name, value in (*rows(verdict), *_warnings(verdict))]
 
 
-def readable(found: Any) -> bool:
-    """Whether it is a verdict: one that was read from a file may be anything."""
-    try:
-        return bool(table(found)) and all(isinstance(text, str) for row in table(found) for text in row)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
-        return False
+def _warnings(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [("warning", each["line"]) for each in verdict["warnings"]]
 
 
 def _range(verdict: Mapping[str, Any]) -> str:
@@ -47,10 +43,11 @@ def _range(verdict: Mapping[str, Any]) -> str:
     if low is None and high is None:
         why = " without labels: see the warning"
         return f"not known{why if verdict['held_out'] else ': no labelled images were held out to judge by'}"
-    if low is None:
-        span = f"at best {high:.0f}"
-    elif high is None:
-        span = f"at least {low:.0f}"
-    else:
-        span = f"between {low:.0f} and {high:.0f}"
-    return f"{span} % (an estimate without labels)"
+    return f"{span(low, high)} % (an estimate without labels)"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """In words; at least one end is known."""
+    if low is None or high is None:
+        return f"at best {high:.0f}" if low is None else f"at least {low:.0f}"
+    return f"between {low:.0f} and {high:.0f}"

@@ -16,21 +16,19 @@ shares          {"source" (of its labels), "target" (of predictions), "twin" (of
                 or null
 warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, overturned, wrong name, empty, same
                 images, names; some target images that show it, and labelled ones where they come in pairs
-chosen          {"step", "rule", "last", "agreement"}: which evaluation to keep. It is the last one: on PACS no other
-                rule was clearly better (results/estimates.md)
 
 Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from adamatch.images.store import Labels, Pixels
+from adamatch.images.store import Labels
+from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.verdict import accuracy, class_shares, mismatch
-from adamatch.verdict.changed import changed
+from adamatch.verdict.beside_twin import changed
 from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, sample, sampled_rows
 from adamatch.verdict.eval_outputs import accuracy as measured
 
@@ -42,26 +40,25 @@ ROWS = 200  # changed images that are listed
 MOVES = 10  # pairs of classes between which images moved
 
 
-@dataclass(frozen=True)
-class Images:
-    """What was trained on, as far as a verdict looks at it: target images have no labels here."""
-
-    target: Sequence[Pixels]  # parts, read as one
-    labelled: Sequence[Pixels]
-    labels: Labels | None  # of the labelled ones; None where they are no class numbers
-    same: bool = False  # whether source and target are one set, so that the same images are no surprise
-
-
-def verdict(outputs: EvalOutputs, images: Images, classes: Sequence[str]) -> dict[str, Any]:
-    """All of judge.json."""
-    count = sum(map(len, images.target))
-    labels = outputs.source_labels if images.labels is None else images.labels
-    expected = class_shares.of_labels(labels, len(classes))
-    warned = _warnings(outputs, images, expected, classes)
+def verdict(
+    outputs: EvalOutputs, target: Unlabelled, labelled: Labelled, classes: Sequence[str], *, same: bool = False
+) -> dict[str, Any]:
+    """All of judge.json. `same`: source and target are one set, so that the same images are no surprise."""
+    count = len(target)
+    labels = labelled.labels if labelled.labels.ndim == 1 else outputs.source_labels
+    expected = class_shares.of_labels(labels, len(classes))  # type: ignore[arg-type]  # class numbers
+    in_target, in_labelled = (sampled_rows(sum(map(len, each.parts))) for each in (target, labelled))
+    signs = mismatch.of_outputs(outputs, expected, classes)
+    signs += mismatch.of_images(sample(target.parts), sample(labelled.parts))
+    warned = [
+        each._replace(rows=in_target[each.rows].tolist(), pairs=in_labelled[each.pairs].tolist() if each.pairs else [])
+        for each in signs
+        if not (same and each.kind == "same images")
+    ]
+    warned += mismatch.of_names(classes)
     kinds = {each.kind for each in warned}
     fits, known = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
     low, high = accuracy.range_of(accuracy.estimates(outputs), fits and accuracy.is_trusted(outputs))
-    last = outputs.steps[-1]
     return {
         "version": VERSION,
         "source_accuracy": _percent(measured(outputs.source[-1], outputs.source_labels)),
@@ -70,11 +67,10 @@ def verdict(outputs: EvalOutputs, images: Images, classes: Sequence[str]) -> dic
         "looked_at": len(outputs.last),
         "range": {"at_least": _percent(low) if known else None, "at_best": _percent(high)},
         "gain": _percent(accuracy.gain(outputs)) if fits else None,
-        "twin": _twin(outputs, sampled_rows(count), classes),
+        "twin": _twin(outputs, in_target, classes),
         "classes": list(classes),
         "shares": _shares(outputs, expected),
         "warnings": [each._asdict() for each in warned],
-        "chosen": {"step": last, "rule": "last", "last": last, "agreement": 100.0},
     }
 
 
@@ -99,21 +95,9 @@ def _twin(outputs: EvalOutputs, rows: Labels, classes: Sequence[str]) -> dict[st
 def _shares(outputs: EvalOutputs, expected: Numbers) -> dict[str, list[float] | None]:
     found: dict[str, Numbers | None] = {"source": expected, "target": class_shares.of_predictions(outputs.last)}
     found["twin"] = None if outputs.twin is None else class_shares.of_predictions(outputs.twin.last)
-    known = outputs.holds_every_class
-    of = outputs.last, outputs.source[-1], outputs.source_labels
-    found["estimated"] = class_shares.estimated(*of) if known else None
+    on_source = outputs.source[-1], outputs.source_labels
+    found["estimated"] = class_shares.estimated(outputs.last, *on_source) if outputs.holds_every_class else None
     return {name: None if each is None else each.round(5).tolist() for name, each in found.items()}
-
-
-def _warnings(outputs: EvalOutputs, images: Images, expected: Numbers, classes: Sequence[str]) -> list[mismatch.Warned]:
-    in_target, in_labelled = (sampled_rows(sum(map(len, parts))) for parts in (images.target, images.labelled))
-    of_images = mismatch.of_images(sample(images.target), sample(images.labelled))
-    found = [
-        each._replace(rows=in_target[each.rows].tolist(), pairs=in_labelled[each.pairs].tolist() if each.pairs else [])
-        for each in (*mismatch.of_outputs(outputs, expected, classes), *of_images)
-        if not (images.same and each.kind == "same images")
-    ]
-    return found + mismatch.of_names(classes)
 
 
 def _percent(value: float | None) -> float | None:

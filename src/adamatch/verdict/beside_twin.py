@@ -1,4 +1,4 @@
-"""Groups of target images that may have got the wrong name as a whole, from the twin's probabilities.
+"""What the twin shows, the same network trained on labelled images alone: which predictions changed, and wrong names.
 
 Pseudo-labels can give a whole group of images the name of another class: all elephants are called person, and with
 confidence. The network alone does not show it. Its twin may be wrong about most of these images, too. But its
@@ -10,12 +10,33 @@ from typing import NamedTuple
 import numpy as np
 
 from adamatch.images.store import Labels
-from adamatch.verdict.eval_outputs import EvalOutputs, predictions
+from adamatch.verdict.eval_outputs import EvalOutputs, Probabilities, predictions
 
 ENOUGH = 20  # sum of the twin's probabilities of a class, from which on it is looked for
 EXCESS = 0.05  # part of that sum which is in a group, beyond the group's part of the images
 TIMES = 1.5  # and so many times the excess in the group of that name
 FREQUENT = 1.5  # a class that the network predicts so many times as often as 1 / k has not lost its name
+
+
+class Changed(NamedTuple):
+    """Of n target images: which rows changed (those that both are surest of first), and from which class to which."""
+
+    rows: Labels
+    moves: Labels  # [k, k]: images that the twin takes for class i and the network for class j
+    agreement: float  # the part of images that both take for the same class
+    kappa: float  # Cohen's: 0 for the agreement of two that know nothing, 1 where all agree
+
+
+def changed(ours: Probabilities, twins: Probabilities) -> Changed:
+    """Probabilities [n, k] of the network and of its twin on the same images."""
+    from sklearn.metrics import cohen_kappa_score, confusion_matrix  # takes a second to import
+
+    mine, its = predictions(ours), predictions(twins)
+    rows = np.flatnonzero(mine != its)
+    sureness = np.minimum(ours.max(1), twins.max(1))[rows]
+    kappa = float(cohen_kappa_score(mine, its)) if len(rows) else 1.0
+    moves = confusion_matrix(its, mine, labels=range(ours.shape[1]))
+    return Changed(rows[np.argsort(-sureness, kind="stable")], moves, float((mine == its).mean()), kappa)
 
 
 class Group(NamedTuple):

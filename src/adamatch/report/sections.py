@@ -1,0 +1,324 @@
+"""What the sections of the page show, from a run's record and what is known of its images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adamatch.images.store import Labels
+from adamatch.report.image_statistics import Notes
+from adamatch.report.pool import Pool
+from adamatch.report.record import Record
+from adamatch.verdict import eval_outputs, summary
+from adamatch.verdict.verdict import ALONE
+
+ACCURACY = "accuracy on labelled target images"
+TASKS = {
+    "uda": "unsupervised domain adaptation",
+    "ssl": "semi-supervised learning",
+    "ssda": "semi-supervised domain adaptation",
+    "oracle": "with all target labels",
+}
+TWIN = "the same network trained on the labelled images alone"
+LITTLE = 1.0  # points of accuracy: a smaller difference is called none
+MOVES = 8  # the most frequent changes from one class to another
+PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
+WIDEST = 30  # classes in a table of confusions
+LISTED = 100  # classes with the most images, whose shares and images are shown
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Of n images: their rows in the pool, the classes answered [n], how sure [n], and the twin's classes [n]."""
+
+    rows: Labels
+    classes: Labels
+    sure: NDArray[np.float32]
+    twin: Labels | None
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        return np.zeros(len(self.rows), bool) if self.twin is None else self.twin != self.classes
+
+
+def answers(record: Record, notes: Notes) -> Answers | None:
+    """None where a run has not said anything yet."""
+    if not record.said:
+        return None
+    probabilities = record.said["target"].astype(np.float32)
+    rows = eval_outputs.sampled_rows(notes.target.count if notes.target else len(probabilities))
+    if len(rows) != len(probabilities):  # the images are not those that the run has seen
+        rows = np.full(len(probabilities), -1, np.int64)
+    twin = None
+    if record.twin is not None and record.twin.said and record.twin.said["target"].shape == probabilities.shape:
+        twin = record.twin.said["target"].argmax(1)
+    return Answers(rows, probabilities.argmax(1), probabilities.max(1), twin)
+
+
+def verdict(record: Record, answers: Answers | None) -> dict[str, Any]:
+    """In two sentences, and the numbers beside them: in percent, None where not known.
+
+    `tone` (good, poor, open) is a class of the style sheet; `accuracy` and `twin` are measured on labelled images.
+    """
+    span, accuracy = record.verdict.get("range", {}), record.accuracy
+    low, high = span.get("at_least"), span.get("at_best")
+    twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
+    measured = accuracy is not None and twin is not None
+    gain = accuracy - twin if accuracy is not None and twin is not None else record.verdict.get("gain")
+    compared = answers is not None and answers.twin is not None and len(answers.rows)
+    changed = 100 * float(answers.changed.mean()) if answers and compared else None
+    head, tone = _head(record, gain)
+    return {
+        "head": head,
+        "tone": tone,
+        "sentences": (_how_good(record, low, high), _what_changed(record, gain, changed, measured)),
+        "accuracy": accuracy,
+        "at_least": low,
+        "at_best": high,
+        "gain": gain,
+        "measured_gain": measured,
+        "changed": changed,
+        "twin": twin,
+        "chance": 100 / len(record.classes) if record.classes else None,
+    }
+
+
+def _head(record: Record, gain: float | None) -> tuple[str, str]:
+    if not record.result:
+        return "Under way", "open"
+    if gain is None:
+        return ("Trained without adaptation" if record.run.method == ALONE else "Trained"), "open"
+    if gain > LITTLE:
+        return "Adaptation helped", "good"
+    return ("Adaptation did harm", "poor") if gain < -LITTLE else ("Adaptation changed little", "open")
+
+
+def _how_good(record: Record, low: float | None, high: float | None) -> str:
+    if not record.result:
+        done, last = int(record.rows[-1]["step"]) if record.rows else 0, record.run.recipe.last_step
+        return f"The run has done {done:,} of {last:,} steps: what is below is from its last evaluation."
+    span = "" if low is None and high is None else f"{summary.span(low, high)} %"
+    if record.accuracy is not None:
+        put = "the estimate is" if low is None or high is None else "it was put"
+        estimate = f"; without labels {put} {span}" if span else ""
+        return f"The model is right on {record.accuracy:.1f} % of the labelled target images{estimate}."
+    if span:
+        return f"Of the target images, {span} are likely right, judged without labels."
+    why = "there were no labels to measure it, and the run has no estimate"
+    return f"How many target images are right is not known: {why}."
+
+
+def _what_changed(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:
+    if record.run.method == ALONE:
+        return "It was trained on labelled images alone: the target images changed nothing."
+    if record.twin is None:
+        return "What adaptation changed is not known: there is no twin trained on the labelled images alone beside it."
+    if gain is None and changed is None:
+        return f"There is nothing yet to compare with {TWIN}."
+    if gain is None:
+        return f"It answers {changed:.0f} % of the target images differently than {TWIN}."
+    likely, better = "" if measured else "likely ", "better" if gain >= 0 else "worse"
+    answers = f", and answers {changed:.0f} % of the images differently" if changed is not None else ""
+    return f"It is {likely}{abs(gain):.1f} points {better} than {TWIN}{answers}."
+
+
+def title(record: Record) -> str:
+    """photo -> art."""
+    source, target = " and ".join(filter(None, (record.run.source, record.run.target_labels))), record.run.target
+    if record.run.task == "ssl" or not source or source == target:
+        return target or record.path.name
+    return f"{source} \u2192 {target}"
+
+
+def facts(record: Record, notes: Notes) -> list[tuple[str, str]]:
+    """A few words below the title."""
+    run = record.run
+    told = {
+        "method": run.method,
+        "task": TASKS.get(run.task, run.task),
+        "network": run.recipe.network,
+        "classes": f"{len(record.classes)}" if record.classes else "",
+        "source images": f"{notes.source.count:,}" if notes.source else "",
+        "target images": f"{notes.target.count:,}" if notes.target else "",
+        "seed": str(run.seed),
+        "trained": duration(record),
+    }
+    return [(name, text) for name, text in told.items() if text]
+
+
+def duration(record: Record) -> str:
+    seconds = record.result.get("seconds", record.rows[-1].get("seconds") if record.rows else None)
+    if seconds is None:
+        return ""
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def beside(record: Record) -> list[tuple[str, str, str]]:
+    """What is compared, of the twin and of the adapted network."""
+    if record.twin is None:
+        return []
+    twin, ours = _measured(record.twin), _measured(record)
+    if ACCURACY in twin and record.twin.test != record.test:
+        twin[ACCURACY] = "\u2013"  # it is of other images
+    return [(name, twin.get(name, "\u2013"), ours.get(name, "\u2013")) for name in dict.fromkeys([*twin, *ours])]
+
+
+def _measured(record: Record) -> dict[str, str]:
+    told: dict[str, str] = {}
+    for name, key in ((ACCURACY, "accuracy"), ("accuracy on held-out source images", "source_accuracy")):
+        value = record.result.get(key)
+        if value is not None:
+            told[name] = f"{value:.1f} %"
+    if record.said:
+        target = record.said["target"].astype(np.float32)
+        told["mean confidence on the target"] = f"{100 * target.max(1).mean():.0f} %"
+        counts = np.bincount(target.argmax(1), minlength=target.shape[1])
+        largest = int(counts.argmax())
+        name = record.classes[largest] if largest < len(record.classes) else str(largest)
+        told["most frequent answer"] = f"{name}, {100 * counts[largest] / len(target):.0f} %"
+        told["classes that are ever the answer"] = f"{int((counts > 0).sum())} of {len(counts)}"
+    told["time of training"] = duration(record)
+    return {name: text for name, text in told.items() if text}
+
+
+def settings(record: Record) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Groups of names and values."""
+    run = json.loads(record.run.to_json())
+    recipe, options, digests = (run.pop(name) for name in ("recipe", "options", "digests"))
+    run |= {f"option {name}": value for name, value in options.items()}
+    run |= {f"digest of {role}": value for role, value in digests.items()}
+    result = record.result
+    made = {name: result[name] for name in ("id", "date", "machine", "ranks", "weights") if result.get(name)}
+    for name, key in (("seconds of training", "seconds"), ("seconds in all", "wall_seconds")):
+        made |= {name: f"{result[key]:,.1f}"} if key in result else {}
+    versions = result.get("versions", {})
+    groups = {"Run": run, "Recipe": recipe, "Machine and time": made, "Versions": versions}
+    return [(name, _shown(group)) for name, group in groups.items() if group]
+
+
+def _shown(group: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), _text(value)) for name, value in group.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, int) and value >= 10_000:
+        return f"{value:,}"
+    return "\u2013" if value in ("", None) else str(value)
+
+
+def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str, Any]]:
+    """A row for a class: its share, in percent, of the source's labels, the twin's answers and the adapted network's.
+
+    Where the verdict has one, also the estimate of its share of the target.
+    """
+    classes = record.classes
+    columns: dict[str, Labels] = {}
+    if notes.source is not None and notes.source.labels:
+        columns["source"] = np.array(notes.source.labels, np.int64)
+    if found is not None:
+        columns |= {"twin": found.twin} if found.twin is not None else {}
+        columns["adapted"] = found.classes
+    if not columns or not classes:
+        return []
+    parts = {name: percentages(each, len(classes)) for name, each in columns.items()}
+    estimated = record.verdict.get("shares", {}).get("estimated")
+    if estimated is not None and len(estimated) == len(classes):
+        parts["estimated"] = 100 * np.array(estimated, np.float64)
+    listed = most(np.max(list(parts.values()), axis=0))
+    return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in listed]
+
+
+def percentages(labels: Labels, classes: int) -> NDArray[np.float64]:
+    """[k]: how often each class comes."""
+    return np.bincount(labels, minlength=classes) * 100 / max(1, len(labels))
+
+
+def most(values: NDArray[Any]) -> list[int]:
+    """Which are the largest, at most as many as are listed, in their own order."""
+    return sorted(np.argsort(-values, kind="stable")[:LISTED].tolist())
+
+
+def moves(found: Answers, classes: Sequence[str]) -> list[tuple[str, str, int]]:
+    """From which class to which, and how many images: the most frequent first."""
+    assert found.twin is not None
+    return _pairs(_table(found.twin, found.classes, len(classes)), classes, MOVES)
+
+
+class Picture(NamedTuple):
+    row: int
+    told: str  # below the picture
+    alt: str
+
+
+def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -> list[dict[str, Any]]:
+    """For every class the images taken for it, `each` of a kind; of very many classes those with the most images."""
+
+    def picture(index: int, before: str = "") -> Picture:
+        row, sure = int(found.rows[index]), f"{found.sure[index]:.0%}"
+        alt = f"{target.name(row)}: {classes[found.classes[index]]}, {sure} sure"
+        return Picture(row, f"was {before}", f"{alt}; the twin said {before}") if before else Picture(row, sure, alt)
+
+    made = []
+    for kind in most(np.bincount(found.classes, minlength=len(classes))):
+        mine = np.flatnonzero(found.classes == kind)
+        mine = mine[np.argsort(-found.sure[mine], kind="stable")]
+        moved = mine[found.changed[mine]][:each]
+        strips = {
+            "Surest": [picture(index) for index in mine[:each]],
+            "Least sure": [picture(index) for index in mine[each:][::-1][:each]],
+            "Changed": [picture(index, classes[found.twin[index]]) for index in moved]
+            if found.twin is not None
+            else [],
+        }
+        shown = {name: strip for name, strip in strips.items() if strip}
+        made.append({"name": classes[kind], "total": len(mine), "strips": shown})
+    return made
+
+
+def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> dict[str, Any] | None:
+    """Of counts[class, answer]; `wide`: whether the table needs all the width there is.
+
+    rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not).
+    pairs: (true class, answer, how many).
+    """
+    if counts.shape != (len(classes), len(classes)) or not counts.sum():
+        return None
+    rows = []
+    for i, name in enumerate(classes) if len(classes) <= WIDEST else ():
+        of_class = int(counts[i].sum())
+        cells = [(int(n), round(100 * int(n) / max(1, of_class)), i == j) for j, n in enumerate(counts[i])]
+        rows.append((name, of_class, 100 * int(counts[i, i]) / max(1, of_class), cells))
+    total, wide = int(counts.sum()), sum(max(4, len(name)) for name, *_ in rows) > 44
+    found = {"title": title, "accuracy": 100 * int(np.trace(counts)) / total, "total": total}
+    return found | {"rows": rows, "wide": wide, "pairs": _pairs(counts, classes, PAIRS)}
+
+
+def confusions(record: Record, notes: Notes) -> list[dict[str, Any]]:
+    """Of labelled target images, if there were any, and of held-out source images."""
+    found = []
+    if notes.confusion is not None:
+        found.append(confusion("Labelled target images", notes.confusion, record.classes))
+    if "source" in record.said and len(record.held):
+        table = _table(record.held, record.said["source"].argmax(1), len(record.classes))
+        found.append(confusion("Held-out source images", table, record.classes))
+    return [each for each in found if each is not None]
+
+
+def _table(first: Labels, second: Labels, classes: int) -> NDArray[np.int64]:
+    return np.bincount(first * classes + second, minlength=classes * classes).reshape(classes, classes)
+
+
+def _pairs(table: NDArray[np.int64], classes: Sequence[str], most: int) -> list[tuple[str, str, int]]:
+    off = table.copy()
+    np.fill_diagonal(off, 0)
+    order = [divmod(int(at), len(classes)) for at in np.argsort(-off, axis=None, kind="stable")[:most]]
+    return [(classes[i], classes[j], int(off[i, j])) for i, j in order if off[i, j] > 0]
