@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,16 @@ from torch.utils.data import Dataset, TensorDataset
 import adamatch
 from adamatch import networks
 from adamatch.base.errors import InputError
-from adamatch.images.reading import median_side
 from adamatch.images.user_data import UserData
-from adamatch.plan import Settings, choose
-from adamatch.train import speed
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 
 SAME = arrays(81)
+
+
+def fit(out: Path, **given: Any) -> adamatch.Model:
+    """A tiny run of twelve labelled and nine unlabelled images, unless others are given."""
+    return adamatch.fit(**{"source": arrays(12), "target": arrays(9)[0], "out": out, **TINY, **given})
 
 
 class Pairs(Dataset[tuple[Tensor, int]]):
@@ -68,12 +69,10 @@ def test_datasets_with_names_of_classes(tmp_path: Path) -> None:
 def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
     net = network(norm=True)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+    model = fit(tmp_path / "run", network=net)
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert not torch.equal(model.net.state_dict()["0.weight"], before["0.weight"])
-    again = adamatch.fit(
-        source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY
-    )  # is finished
+    again = fit(tmp_path / "run", network=net)  # is finished
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
     assert torch.equal(again.net.state_dict()["0.weight"], model.net.state_dict()["0.weight"])
     assert net.training
@@ -81,15 +80,15 @@ def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
 
 def test_another_network_of_the_same_class_is_another_run(tmp_path: Path) -> None:
     narrow, wide = (nn.Sequential(nn.Flatten(), nn.Linear(192, n), nn.Linear(n, 3)) for n in (4, 8))
-    adamatch.fit(source=arrays(12), target=arrays(12)[0], network=narrow, out=tmp_path / "run", **TINY)
+    fit(tmp_path / "run", network=narrow)
     with pytest.raises(InputError, match="holds another run"):
-        adamatch.fit(source=arrays(12), target=arrays(12)[0], network=wide, out=tmp_path / "run", **TINY)
+        fit(tmp_path / "run", network=wide)
 
 
 def test_frozen_layers_stay_as_they_are(tmp_path: Path) -> None:
     net = network(norm=True)
     next(iter(net.children())).requires_grad_(False)
-    model = adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+    model = fit(tmp_path / "run", network=net)
     ours, theirs = net.state_dict(), model.net.state_dict()
     assert torch.equal(ours["0.weight"], theirs["0.weight"])
     assert any(not torch.equal(ours[name], theirs[name]) for name in ours if name.endswith("weight"))
@@ -100,7 +99,7 @@ def test_without_batch_norm_it_is_said_once_that_both_forwards_coincide(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], norm: bool
 ) -> None:
     more = TINY | {"quiet": False}
-    adamatch.fit(source=arrays(12), target=arrays(12)[0], network=network(norm), out=tmp_path / "run", **more)
+    fit(tmp_path / "run", network=network(norm), **more)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("both forwards of AdaMatch coincide") == (0 if norm else 1)
 
@@ -114,7 +113,7 @@ def test_a_network_that_does_not_fit_the_classes(tmp_path: Path) -> None:
     )
     for net, message in wrong:
         with pytest.raises(InputError, match=message):
-            adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run", **TINY)
+            adamatch.fit(source=arrays(12), target=arrays(12)[0], network=net, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -154,34 +153,12 @@ def test_changed_data_are_another_run(tmp_path: Path) -> None:
 
 def test_options_of_the_method_arrive(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no option 'alignment'"):
-        adamatch.fit(source=arrays(12), target=arrays(9)[0], options={"alignment": "none"}, out=tmp_path / "a", **TINY)
-    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], options={"align": "none"}, out=tmp_path / "b", **TINY)
+        fit(tmp_path / "a", options={"alignment": "none"})
+    model = fit(tmp_path / "b", options={"align": "none"})
     assert model.history["run"]["options"] == {"align": "none"}
 
 
-ASKED = Settings()
 FIT = importlib.import_module("adamatch.fit")  # the module, not the function
-
-
-@pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
-def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
-    recipe = choose(replace(ASKED, size=8, images=steps * 64), lambda: 8, speed.choose("cpu")).recipe
-    assert recipe.steps == steps
-    assert recipe.average <= 0.999
-    assert recipe.average**steps <= 0.5
-    assert steps < 10_000 or recipe.average == pytest.approx(0.999)
-
-
-def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
-    chosen = choose(ASKED, lambda: 64, speed.choose("cpu"))
-    assert (chosen.recipe.size, chosen.recipe.batch, chosen.weights) == (32, 64, "")
-    assert "median side is 64 and there is no GPU" in chosen.reasons[0]
-    assert "mirror=False" in chosen.reasons[3]
-    assert len(chosen.reasons) == 4
-
-
-def test_the_side_of_arrays_is_the_shorter_one() -> None:
-    assert median_side((np.zeros((4, 200, 300, 3), np.uint8), np.arange(4))) == 200
 
 
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,20 +179,8 @@ def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monke
 
 
 def test_views_are_mirrored_unless_told(tmp_path: Path) -> None:
-    model = adamatch.fit(source=arrays(12), target=arrays(9)[0], out=tmp_path / "run", mirror=False, **TINY)
+    model = fit(tmp_path / "run", mirror=False)
     assert model.history["run"]["recipe"]["mirror"] is False
-
-
-def test_few_target_labels_wait_and_are_spread_unless_told(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"source": arrays(12), "target": arrays(9)[0], **TINY}
-    few = arrays(3)
-    for name, told, form in (
-        ("none", {}, (False, 0.0, 1)),
-        ("few", {"target_labels": few}, (False, 0.5, 5)),
-        ("told", {"target_labels": few, "repeat": True}, (True, 0.0, 1)),
-    ):
-        recipe = adamatch.fit(out=tmp_path / name, **given, **told).history["run"]["recipe"]
-        assert (recipe["repeat"], recipe["late"], recipe["spread"]) == form
 
 
 def test_a_class_without_a_target_label_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,4 +328,4 @@ def test_what_is_missing_or_no_network_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="target is missing"):
         adamatch.fit(source=arrays(12), target=None, out=tmp_path / "run", **TINY)
     with pytest.raises(InputError, match="a class of yours has to be called first"):
-        adamatch.fit(source=arrays(12), target=arrays(9)[0], network=nn.Linear, out=tmp_path / "run", **TINY)  # type: ignore[arg-type]
+        fit(tmp_path / "run", network=nn.Linear)  # type: ignore[arg-type]

@@ -135,14 +135,6 @@ def test_what_is_finished_is_not_announced(tmp_path: Path, capsys: pytest.Captur
     assert "leaves it out" in capsys.readouterr().err
 
 
-def test_of_its_starting_weights_nothing_is_said_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fit(tmp_path / "first")
-    fit(tmp_path / "run", weights=str(tmp_path / "first/model.safetensors"), quiet=False)
-    said = capsys.readouterr().err
-    assert said.count("tensors loaded") == 1
-    assert said.index("tensors loaded") < said.index("now on the labelled images alone")
-
-
 def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:
     model = fit(tmp_path / "run", twin=False)
     assert not (tmp_path / "run/twin").exists()

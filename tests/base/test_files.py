@@ -178,11 +178,3 @@ def test_an_error_of_the_disk_names_the_file_and_the_remedy(error: OSError, word
     with pytest.raises(InputError) as told, files.writing(Path("a")):
         raise error
     assert str(told.value) == f"a cannot be written {words}"
-
-
-def test_no_two_columns_have_one_name() -> None:
-    first = ["path", "class", "probability"]
-    assert files.columns(["a", "b"]) == [*first, "a", "b"]
-    assert files.columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
-    for classes in (["path (class)", "path"], ["path", "path (class)"]):
-        assert len(set(files.columns(classes))) == 5

@@ -66,18 +66,6 @@ def test_only_the_last_group_is_recorded_with_its_unbiased_variance() -> None:
     )
 
 
-def test_one_group_is_pytorchs_layer() -> None:
-    norm = layer(slope=1.0)
-    other = nn.BatchNorm2d(6, eps=1e-6, momentum=0.001)
-    other.load_state_dict(norm.state_dict())
-    x = images()
-    torch.testing.assert_close(norm(x), other(x))
-    torch.testing.assert_close(norm.running_var, other.running_var)
-    norm.eval()
-    other.eval()
-    torch.testing.assert_close(norm(x), other(x))
-
-
 def test_evaluation_uses_and_keeps_the_running_statistics() -> None:
     norm, x = layer().eval(), images()
     before = copy.deepcopy(norm.state_dict())
