@@ -217,7 +217,7 @@ class Timed:
         with ExitStack() as stack:
             for each in patches:
                 stack.enter_context(each)
-            recipe = {"batch": case.batch, "strong": "cta", "images": case.images}
+            recipe: dict[str, Any] = {"batch": case.batch, "strong": "cta", "images": case.images}
             self.step, self.go = training(case.network, case.size, "adamatch", machine, **recipe)
             for attribute in ("_loss", "_predict") if case.compiled and machine.compile else ():
                 # Functions with code of their own: the compiler must not take what it made for another variant.

@@ -39,7 +39,7 @@ def measure(images: Pixels, place: Place, given: argparse.Namespace) -> dict[str
     """ms per step of AdaMatch, each of `TIMES`."""
     pool = Labelled((images,), np.random.default_rng(1).integers(0, CLASSES, len(images)))
     problem = Problem((pool,), Unlabelled((images,)), tuple(map(str, range(CLASSES))))
-    recipe = {"batch": given.batch, "images": 32_000}
+    recipe: dict[str, Any] = {"batch": given.batch, "images": 32_000}
     began = time.perf_counter()
     _, go = training(given.network, given.size, "adamatch", speed.choose(), posed=problem, place=place, **recipe)
     placed = round(time.perf_counter() - began, 1)

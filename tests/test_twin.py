@@ -31,14 +31,8 @@ def problem(target: Any = None, few: Any = None) -> Problem:
 
 
 def fit(out: Path, **more: Any) -> adamatch.Model:
-    given: dict[str, Any] = {
-        "source": arrays(60),
-        "target": arrays(30, seed=1, dark=60)[0],
-        **TINY,
-        "images": 32,
-        **more,
-    }
-    return adamatch.fit(out=out, **given)
+    target = arrays(30, seed=1, dark=60)[0]
+    return adamatch.fit(**{"source": arrays(60), "target": target, "out": out, **TINY, "images": 32, **more})
 
 
 @pytest.mark.parametrize(

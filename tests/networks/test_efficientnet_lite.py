@@ -100,15 +100,11 @@ def test_the_stem_is_padded_at_the_right_and_the_bottom_alone() -> None:
 
 
 @needs_weights
-def test_imagenets_weights_fit_whole() -> None:
-    for number in PARAMETERS:
-        report = load_weights(
-            networks.build(f"efficientnet-lite{number}", 1000), pretrained.imagenet(f"efficientnet-lite{number}")
-        )
-        assert report.share == 1
-        assert not report.fresh
-        assert not report.misfits
-        assert not report.unused
+@pytest.mark.parametrize("number", PARAMETERS)
+def test_imagenets_weights_fit_whole(number: int) -> None:
+    name = f"efficientnet-lite{number}"
+    report = load_weights(networks.build(name, 1000), pretrained.imagenet(name))
+    assert (report.share, report.fresh, dict(report.misfits), report.unused) == (1, (), {}, ())
 
 
 @needs_weights

@@ -63,7 +63,6 @@ def test_a_round_trip_loads_everything(build: Any, name: str, tmp_path: Path) ->
     assert agree(here, there)
     assert (report.fresh, dict(report.misfits), report.unused, report.notes) == ((), {}, (), ())
     assert report.share == 1.0
-    assert all(ours == theirs for ours, theirs in report.loaded.items())
     assert "100.0% of the network's parameters" in str(report)
     assert "head: loaded" in str(report)
 
@@ -119,13 +118,6 @@ def test_timms_form_is_the_same_function(tmp_path: Path) -> None:
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(here(x), teacher(x))
     assert report.share == 1.0
-
-
-def test_torchvisions_names_are_understood(tmp_path: Path) -> None:
-    there, here = state_of(deep(seed=1)), deep(seed=2)
-    report = load_weights(here, save(tmp_path, as_torchvision(there)))
-    assert agree(here, there)
-    assert report.loaded["stages.1.blocks.0.downsample.conv.weight"] == "layer2.0.downsample.0.weight"
 
 
 def test_of_a_network_without_pre_activation_only_convolutions_are_taken(tmp_path: Path) -> None:
@@ -187,29 +179,20 @@ def test_every_tensor_is_loaded_fresh_or_a_misfit(data: st.DataObject, tmp_path:
 def test_half_precision_and_extra_tensors(tmp_path: Path) -> None:
     there, here = state_of(wide(seed=1)), wide(seed=2)
     half = {name: value.half() if value.is_floating_point() else value for name, value in there.items()}
-    report = load_weights(here, save(tmp_path, half | {"extra.queue": torch.zeros(3, 3, 3)}))
+    report = load_weights(here, save(tmp_path, half | {"extra\x1b[2J": torch.zeros(3, 3, 3)}))
     assert here.stem.weight.dtype == torch.float32
     torch.testing.assert_close(here.stem.weight.detach(), half["stem.weight"].float())
-    assert report.unused == ("extra.queue",)
-    assert "unused: 1: extra.queue" in str(report)
-
-
-def test_weights_of_another_norm_are_noted(tmp_path: Path) -> None:
-    there = {name: value for name, value in state_of(deep(seed=1)).items() if "running" not in name}
-    report = load_weights(deep(seed=2), save(tmp_path, there))
-    assert "no batch-norm statistics" in str(report)
+    assert r"unused: 1: extra\x1b[2J" in str(report)
+    without = {name: value for name, value in there.items() if "running" not in name}
+    assert "no batch-norm statistics" in str(load_weights(here, save(tmp_path, without)))
 
 
 def test_nothing_that_fits_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     here = wide()
-    before, there = (
-        state_of(here),
-        {name: value[..., :1, :1] for name, value in state_of(wide(seed=1)).items() if value.ndim == 4},
-    )
-    there = {name: value for name, value in there.items() if "skip" not in name}
-    with pytest.raises(
-        InputError, match=r"none of its 9 tensors fits this network \(stem.weight is 3x3x1x1 there and 3x3x3x3 here\)"
-    ):
+    before, there = state_of(here), state_of(wide(seed=1))
+    there = {name: value[..., :1, :1] for name, value in there.items() if value.ndim == 4 and "skip" not in name}
+    shapes = r"\(stem.weight is 3x3x1x1 there and 3x3x3x3 here\)"
+    with pytest.raises(InputError, match=f"none of its 9 tensors fits this network {shapes}"):
         load_weights(here, save(tmp_path, there))
     with pytest.raises(InputError, match="none of its 2 tensors fits this network: give weights of the same"):
         load_weights(here, save(tmp_path, {"a": torch.zeros(2), "b": torch.zeros(3, 3)}))
@@ -247,11 +230,6 @@ def test_odd_weights_are_one_line(state: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"weights\.pt(:| cannot be read| holds no)") as error:
         load_weights(wide(), save(tmp_path, state))
     assert "\n" not in str(error.value)
-
-
-def test_names_are_shown_escaped(tmp_path: Path) -> None:
-    path = save(tmp_path, {**state_of(wide()), "\x1b[2Jx\ny": torch.ones(7)})
-    assert r"unused: 1: \x1b[2Jx\ny" in str(load_weights(wide(), path))
 
 
 def test_weights_of_timm_for_another_network_note_how_they_know_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
