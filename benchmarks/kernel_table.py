@@ -7,9 +7,7 @@ in one process. First, other processes compile the variants, several at once, in
 """
 
 import argparse
-import datetime
 import gc
-import importlib.metadata
 import json
 import os
 import statistics
@@ -26,6 +24,7 @@ from unittest.mock import patch
 if "--smoke" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 
+import record
 import torch
 from step import training
 from torch import Tensor
@@ -218,7 +217,7 @@ class Timed:
         with ExitStack() as stack:
             for each in patches:
                 stack.enter_context(each)
-            recipe = {"batch": case.batch, "strong": "cta", "images": case.images}
+            recipe: dict[str, Any] = {"batch": case.batch, "strong": "cta", "images": case.images}
             self.step, self.go = training(case.network, case.size, "adamatch", machine, **recipe)
             for attribute in ("_loss", "_predict") if case.compiled and machine.compile else ():
                 # Functions with code of their own: the compiler must not take what it made for another variant.
@@ -297,17 +296,14 @@ def main() -> None:
         compile_first(cases, options.only, options.compile_seconds)
     results: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
-        "date": datetime.date.today().isoformat(),
         "machine": str(machine),
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "triton", "numpy")},
         "percent_slower": "median over rounds of: without it, over all on, timed right before",
         "networks": {},
     }
     for case in cases.values():
         results["networks"][str(case)] = measure(case, machine, options.only, 1 if options.smoke else ROUNDS)
         if options.out:
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps(results, indent=1))
+            record.write(options.out, record.dated(results))
     print(table(results["networks"]))
 
 

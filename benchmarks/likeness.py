@@ -14,10 +14,11 @@ import record
 import torch
 from torch import Tensor
 
+from adamatch.config.presets import SIZE_ON_CPU
 from adamatch.images.reading import read
-from adamatch.initialise import domain_similarity, linear_probe, propagate
+from adamatch.initialise import domain_similarity, embed, propagate
 from adamatch.networks.frozen import Whole
-from adamatch.plan import FROZEN_SIZE, LITE
+from adamatch.plan import LITE
 from adamatch.train import speed
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
@@ -39,22 +40,19 @@ def main() -> None:
     whole = Whole(record.pretrained(LITE, 7)).eval()  # type: ignore[arg-type]  # an EfficientNet-Lite, by its name
     features = {}
     for domain in DOMAINS:
-        images = read(given.data / domain, size=FROZEN_SIZE, labelled=True, shape="crop").images
+        images = read(given.data / domain, size=SIZE_ON_CPU, labelled=True, shape="crop").images
         rows = np.random.default_rng(0).permutation(len(images))[: max(COUNTS)]
-        features[domain] = linear_probe.features(whole, (np.asarray(images)[np.sort(rows)],), machine, max(COUNTS))
+        features[domain] = embed.features(whole, (np.asarray(images)[np.sort(rows)],), machine, max(COUNTS))
     found = []
     for (first, second), count in itertools.product(itertools.combinations(DOMAINS, 2), COUNTS):
         draws = [np.sort(np.random.default_rng(draw).permutation(max(COUNTS))[:count]) for draw in range(DRAWS)]
         row = {"domains": [first, second], "images": count}
-        for name, nearest in (
-            ("fewer neighbours of fewer images", domain_similarity.nearest(count)),
-            ("ten", propagate.NEIGHBOURS),
-        ):
+        nearests = {"fewer neighbours of fewer images": domain_similarity.nearest(count), "ten": propagate.NEIGHBOURS}
+        for name, nearest in nearests.items():
             row[name] = [crossing(features[first][rows], features[second][rows], nearest) for rows in draws]
         found.append(row)
         print(*row.values())
-    facts = {"machine": str(machine), "size": FROZEN_SIZE}
-    facts |= {"percent of neighbours that are of the other domain": found}
+    facts = {"machine": str(machine), "size": SIZE_ON_CPU, "percent of neighbours that are of the other domain": found}
     record.write(given.out, record.dated(facts))
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from adamatch.images.reading import read
 from adamatch.images.tasks import Labelled, Unlabelled, labelled
-from adamatch.initialise import linear_probe, propagate
-from adamatch.networks.norm import estimate_statistics
+from adamatch.initialise import embed, propagate
+from adamatch.initialise.probe import classifier
 from adamatch.train import speed
 
 
@@ -28,22 +28,21 @@ def accuracies(source: Labelled, target: Labelled, classes: int, network: str) -
     """Of all that are compared, on the target."""
     machine = speed.choose()
     net = record.pretrained(network, classes).to(machine.device)
-    y_s, y_t = (linear_probe.labels(each, classes, machine) for each in (source, target))
+    y_s, y_t = (embed.labels(each, classes, machine) for each in (source, target))
 
     def right(guesses: Tensor) -> float:
         return round(100 * float((guesses.argmax(1) == y_t.argmax(1)).float().mean()), 1)
 
     def guess(x_s: Tensor, x_t: Tensor) -> Tensor:
-        return propagate.guess([(x_s, y_s)], x_t, linear_probe.classifier)
+        return propagate.guess([(x_s, y_s)], x_t)
 
-    x_s, x_t = (linear_probe.features(net.eval(), each.parts, machine) for each in (source, target))
-    weight, bias = linear_probe.classifier(x_s, y_s)
-    estimate_statistics(net, linear_probe.batches([source], Unlabelled(target.parts), machine))
-    z_s, z_t = (linear_probe.features(net.eval(), each.parts, machine) for each in (source, target))
+    before, now = embed.embed(net, [source], Unlabelled(target.parts), machine, keep_statistics=False)
+    (x_s, x_t), (z_s, z_t) = before, now
+    weight, bias = classifier(x_s, y_s)
     together = guess(torch.cat([x_s, z_s], 1), torch.cat([x_t, z_t], 1))
     found = {"linear": right(x_t @ weight.T + bias), "neighbours": right(guess(x_s, x_t))}
     found |= {"of both domains": right(guess(z_s, z_t)), "together": right(together)}
-    weight, bias = linear_probe.classifier(torch.cat([z_s, z_t]), torch.cat([y_s, together]))
+    weight, bias = classifier(torch.cat([z_s, z_t]), torch.cat([y_s, together]))
     return found | {"start": right(z_t @ weight.T + bias)}
 
 

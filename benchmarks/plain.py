@@ -139,12 +139,8 @@ class Plain:
         nothing = np.zeros(len(unlabelled), dtype=np.int64)
         source = Pairs(*labelled, self.rates, mirror=recipe.mirror, probes=self.rates is not None)
         target = Pairs(unlabelled, nothing, self.rates, mirror=recipe.mirror, probes=False)
-        common: dict[str, Any] = {
-            "shuffle": True,
-            "drop_last": True,
-            "pin_memory": device.type == "cuda",
-            "persistent_workers": True,
-        }
+        common: dict[str, Any] = {"shuffle": True, "drop_last": True, "persistent_workers": True}
+        common["pin_memory"] = device.type == "cuda"
         self.labelled = endless(DataLoader(source, batch, num_workers=max(1, workers // 4), **common))
         self.unlabelled = endless(DataLoader(target, batch * recipe.uratio, num_workers=workers, **common))
         self.net, self.device = net.to(device).train(), device
@@ -179,13 +175,11 @@ class Plain:
         return metrics
 
 
-def step_time(
-    net: nn.Module, size: int, *, device: torch.device, batch: int, uratio: int, workers: int, steps: int
-) -> float:
+def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, workers: int, steps: int) -> float:
     """Seconds per step, data loading included, after a few steps to warm up."""
     rng = np.random.default_rng(0)
-    count = batch * uratio * 8
-    recipe = Recipe(network="", size=size, images=10**9, weight_decay=5e-4, batch=batch, uratio=uratio)
+    recipe = Recipe(network="", size=size, images=10**9, weight_decay=5e-4, batch=batch)
+    count = batch * recipe.uratio * 8
     images = rng.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
     plain = Plain(net, recipe, (images, rng.integers(0, CLASSES, count)), images, device, workers)
     for _ in range(5):

@@ -3,9 +3,8 @@
     python benchmarks/predict.py [--images 200000] [--out results.json]
 
 The images are PNG files of 32 x 32, generated, in folders of a thousand; the network is wrn-tiny on a CPU, with random
-weights; predictions go to a CSV file. Memory is the largest resident set of the process. That of the same command on
-one image is taken off: it holds Python, torch and the network. Claim, checked (exit code 1 where it does not hold):
-under 1 GiB.
+weights; predictions go to a CSV file. Memory is the largest resident set of the process, less that of the same command
+on one image: Python, torch and the network. Claim, checked (exit code 1 where it does not hold): under 1 GiB.
 """
 
 import argparse
@@ -16,16 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL
+import record
 import torch
 from PIL import Image
 
-import adamatch
 from adamatch import Model, networks
 from adamatch.base.system import cores
 from adamatch.train import speed
@@ -60,9 +57,8 @@ def measure(count: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         torch.manual_seed(0)
-        Model(networks.build(NETWORK, len(CLASSES)).eval(), CLASSES, SIZE, NETWORK, speed.choose("cpu")).save(
-            folder / "run"
-        )
+        net = networks.build(NETWORK, len(CLASSES)).eval()
+        Model(net, CLASSES, SIZE, NETWORK, speed.choose("cpu")).save(folder / "run")
         write_images(folder / "images", count)
         one = predict(folder / "run", next((folder / "images/0000").iterdir()), folder / "one.csv")
         all_of_them = predict(folder / "run", folder / "images", folder / "all.csv")
@@ -86,24 +82,15 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200_000)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    load, priority = round(os.getloadavg()[0], 1), os.getpriority(os.PRIO_PROCESS, 0)
+    load = f"load {os.getloadavg()[0]:.1f} at the start, nice {os.getpriority(os.PRIO_PROCESS, 0)}"
     facts = {
         "command": f"python benchmarks/predict.py --images {asked.images}",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {cores()} cores, {torch.get_num_threads()} torch threads, load {load}, "
-        f"nice {priority}",
-        "versions": {
-            "adamatch": adamatch.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "pillow": PIL.__version__,
-        },
+        "machine": f"{platform.machine()}, {cores()} cores, {torch.get_num_threads()} torch threads, {load}",
         **measure(asked.images),
     }
     print(json.dumps(facts, indent=1))
     if asked.out:
-        asked.out.write_text(json.dumps(facts, indent=1) + "\n")
+        record.write(asked.out, record.dated(facts))
     if facts["GiB above the network"] >= LARGEST:
         sys.exit(f"more than {LARGEST} GiB above the network")
 

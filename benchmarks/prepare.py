@@ -18,13 +18,12 @@ import threading
 import time
 import zipfile
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-import PIL
+import record
 import torch
 from PIL import Image
 
@@ -112,9 +111,7 @@ def main() -> int:
     part = 10 if options.quick else 1
     results: dict[str, Any] = {
         "command": " ".join(sys.argv),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {cores()} cores, load {os.getloadavg()[0]:.1f} at the start",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "pillow": PIL.__version__},
     }
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -152,7 +149,7 @@ def main() -> int:
         results["sampling, images/s"] = {f"{x} -> {DEVICE.type}": sampling(store, x, 400 // part) for x in places}
     print(json.dumps(results, indent=1))
     if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+        record.write(options.out, record.dated(results))
     claims = results["224"]["times"] >= 1.7, results["64"]["peak GiB"] < 1.5, results["first batch, s"] < 2
     return 0 if all(claims) or options.quick else 1
 

@@ -5,7 +5,6 @@ python benchmarks/step.py --networks wrn-28-2:32 --methods adamatch
 """
 
 import argparse
-import datetime
 import functools
 import gc
 import json
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import torch
 from plain import step_time
 from torch import nn
@@ -24,8 +24,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from adamatch import methods, networks
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
-from adamatch.experiment import versions
 from adamatch.grid import cost
+from adamatch.images.feed import Place
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.kernels import runtime
 from adamatch.train import speed
@@ -38,16 +38,17 @@ TERAFLOPS, TERABYTES = 790.0, 4.3  # of an H200: a large bf16 matrix product and
 
 
 def training(
-    network: str, size: int, method: str, machine: speed.Machine, **recipe: Any
-) -> tuple[Step, Callable[[int], float]]:
-    """A step on random images, and what makes so many steps and gives their seconds."""
+    network: str, size: int, method: str, machine: speed.Machine, *,
+    posed: Problem | None = None, place: Place = "auto", **recipe: Any,
+) -> tuple[Step, Callable[[int], float]]:  # fmt: skip
+    """A step on random images or those of `posed`, and what makes so many steps and gives their seconds."""
     torch.manual_seed(0)
     run = Run(benchmark="none", method=method, recipe=Recipe(network=network, size=size, weight_decay=5e-4, **recipe))
     net = networks.build(network, CLASSES)
     built = methods.build(method, classes=CLASSES, net=net, recipe=run.recipe, options={})
     step = Step(net, built, run.recipe, machine, print)
     captured = speed.Captured(step, machine)
-    batches = Batches(run, problem(size), step, Execution(machine))
+    batches = Batches(run, posed or problem(size), step, Execution(machine, place=place))
 
     def go(count: int) -> float:
         _wait(machine)
@@ -127,9 +128,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--strong", default="cta")
-    parser.add_argument(
-        "--images", type=int, default=10**9, help="labelled images of the run: a short one is not compiled"
-    )
+    parser.add_argument("--images", type=int, default=10**9, help="of the run: a short one is not compiled")
     parser.add_argument("--no-kernels", action="store_true", help="without the Triton kernels")
     parser.add_argument("--no-plain", action="store_true", help="without the plain implementation")
     parser.add_argument("--plain-workers", type=int, default=max(1, (os.cpu_count() or 2) - 4))
@@ -153,35 +152,12 @@ def main() -> None:
             rows.append(row)
             print(json.dumps(row), flush=True)
         if not given.no_plain:
-            seconds = step_time(
-                networks.build(network, CLASSES),
-                int(size),
-                device=machine.device,
-                batch=given.batch,
-                uratio=3,
-                workers=given.plain_workers,
-                steps=max(5, given.steps // 5),
-            )
+            settings = {"batch": given.batch, "workers": given.plain_workers, "steps": max(5, given.steps // 5)}
+            seconds = step_time(networks.build(network, CLASSES), int(size), device=machine.device, **settings)
             rows.append({"network": network, "size": int(size), "method": "plain adamatch", "ms": 1000 * seconds})
             print(json.dumps(rows[-1]), flush=True)
-    print(
-        f"\n{'network':14} {'method':16} {'ms/step':>8} {'images/s':>9} {'GiB':>6} {'roofline':>9} {'first step':>11}"
-    )
-    for row in rows:
-        share = f"{row['roofline_share']:.0%}" if row.get("roofline_share") else ""
-        gib = f"{row['peak_GiB']:.2f}" if row.get("peak_GiB") else ""
-        first = f"{row['first_step_seconds']:.1f} s" if "first_step_seconds" in row else ""
-        rate = given.batch * 1000 / row["ms"]
-        print(f"{row['network']:14} {row['method']:16} {row['ms']:8.2f} {rate:9.0f} {gib:>6} {share:>9} {first:>11}")
     if given.out:
-        facts = {
-            "machine": str(machine),
-            "versions": versions(),
-            "date": datetime.date.today().isoformat(),
-            "kernels": not given.no_kernels,
-        }
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps({**facts, "rows": rows}, indent=1))
+        record.write(given.out, record.dated({"machine": str(machine), "kernels": not given.no_kernels, "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Takes the embedded benchmark, of whose target a part of each class is left out; needs no data and no GPU.
 
-    python benchmarks/uneven.py --out results/uneven_estimated.json [--processes 2]
-    python benchmarks/uneven.py --even --out results/even_estimated.json    (for comparison)
+    python benchmarks/uneven.py --out FILE [--processes 2]
+    python benchmarks/uneven.py --even --out FILE    (for comparison)
 
 Runs that are in the file already are not done again.
 """
@@ -36,7 +36,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "released": {"fade_out": True},
     "tau 0.97": {"tau": 0.97},
     "released, tau 0.97": {"fade_out": True, "tau": 0.97},
-    "estimated": {"align": "estimated"},
     "no factor above 2": {"alignment_clip": 2.0},
     "no factor above 2, released": {"alignment_clip": 2.0, "fade_out": True},
 }

@@ -77,7 +77,3 @@ def test_every_page_is_in_the_navigation_and_its_pictures_are_small() -> None:
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     for picture in (*(ROOT / "docs").glob("*.png"), *(ROOT / "docs").glob("*.jpg")):
         assert picture.stat().st_size < 250_000, picture.name
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120

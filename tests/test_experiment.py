@@ -15,17 +15,18 @@ import torch
 from torch import nn
 from train import tiny
 
-from adamatch import experiment, methods, networks
+from adamatch import experiment, methods
 from adamatch.base.errors import InputError
 from adamatch.base.files import unsealed
 from adamatch.config import recipe as recipes
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
-from adamatch.datasets import benchmarks, rendered
+from adamatch.datasets import rendered
 from adamatch.evaluate import predict
 from adamatch.images import tasks
 from adamatch.images.store import Store
 from adamatch.images.tasks import split_hash
+from adamatch.initialise import stages
 from adamatch.methods import METHODS
 from adamatch.model import Model
 from adamatch.train import loop
@@ -99,16 +100,6 @@ def test_seeds_choose_other_labels_and_weights(tmp_path: Path) -> None:
     ]
     assert results[0]["labelled_subset"] != results[1]["labelled_subset"]
     assert not tiny.same(tiny.weights(tmp_path / "0"), tiny.weights(tmp_path / "1"))
-
-
-@pytest.mark.parametrize(
-    "options", [{"interpolate": False}, {"align": "none"}, {"align": "labels"}, {"threshold": "fixed"}], ids=str
-)
-def test_ablations_are_arguments(options: dict[str, Any], tmp_path: Path) -> None:
-    for name, given in (("whole", {}), ("ablated", options)):
-        run = a_run("uda", options=given, recipe=replace(RECIPE, images=4 * 8))
-        experiment.train(run, out=tmp_path / name, machine=tiny.CPU, quiet=True)
-    assert not tiny.same(tiny.weights(tmp_path / "whole"), tiny.weights(tmp_path / "ablated"))
 
 
 def test_ssda_trains_on_a_concatenated_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -215,13 +206,11 @@ def test_the_seconds_of_teachers_count() -> None:
 
 
 def test_what_comes_before_the_first_step_counts_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    initialise = experiment.initialise
-
     def slowly(*given: Any, **more: Any) -> Any:
         time.sleep(0.7)
-        return initialise(*given, **more)
+        return stages.initialise(*given, **more)
 
-    monkeypatch.setattr(experiment, "initialise", slowly)
+    monkeypatch.setattr("adamatch.experiment.initialise", slowly)
     tiny.solve(tiny.a_run(method="noisystudent"), tmp_path / "run")
     teacher, student = (RunFolder(tmp_path / each).result() or {} for each in ("run/generation-0", "run"))
     assert teacher["wall_seconds"] - teacher["seconds"] > 0.7
@@ -278,12 +267,7 @@ def test_a_network_of_ones_own(tmp_path: Path) -> None:
             {"method": "noisystudent", "options": {"generations": 0}},
             "generations counts: give a whole number from 1 to 65,536, not 0",
         ),
-        ({"options": {"alignment_window": 1.5}}, "window counts: give a whole number from 1 to 65,536, not 1.5"),
-        ({"options": {"alignment_window": "many"}}, "window counts: give a whole number from 1 to 65,536, not 'many'"),
-        ({"options": {"warm_up": "half"}}, "warm_up is a part of the run"),
         ({"options": {"interpolate": "no"}}, "interpolate is true or false, not 'no'"),
-        ({"options": {"fade_out": 0}}, "release is true or false, not 0"),
-        ({"options": {"align": 3}}, "no align is called 3"),
         ({"options": {"align": "target", "target": "even"}}, "a list of 10 numbers, not 'even'"),
         ({"recipe": replace(RECIPE, size=9)}, "images of handwriting are of size 8, and the recipe's of 9"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors"),
@@ -296,8 +280,3 @@ def test_what_is_wrong_is_said_in_one_line(changes: dict[str, Any], says: str, t
     assert says in str(error.value)
     assert "\n" not in str(error.value)
     experiment.train(a_run("uda"), out=tmp_path / "run", machine=tiny.CPU, quiet=True)  # corrected, in the same folder
-
-
-def test_the_benchmarks_preset_has_a_network_that_exists() -> None:
-    for name in benchmarks.BENCHMARKS:
-        assert recipe(name).network in networks.NETWORKS

@@ -163,3 +163,20 @@ def test_with_few_labels_and_no_source_a_network_from_scratch_is_pretrained(mach
     assert "pre-trained on 6,400 images without labels" in begun.reasons[-1]
     for other in (choose(227, machine), choose(32, machine, frozen=2, strong="cutout")):
         assert pretrained(other) == other
+
+
+@pytest.mark.parametrize("steps", [1, 20, 500, 5_000, 50_000])
+def test_the_weight_average_does_not_remember_the_beginning(steps: int) -> None:
+    recipe = choose(8, CPU, size=8, images=steps * 64).recipe
+    assert recipe.steps == steps
+    assert recipe.ema_decay <= 0.999
+    assert recipe.ema_decay**steps <= 0.5
+    assert steps < 10_000 or recipe.ema_decay == pytest.approx(0.999)
+
+
+def test_choices_on_a_cpu_are_affordable_and_reasoned() -> None:
+    chosen = choose(64, CPU)
+    assert (chosen.recipe.size, chosen.recipe.batch, chosen.weights) == (32, 64, "")
+    assert "median side is 64 and there is no GPU" in chosen.reasons[0]
+    assert "mirror=False" in chosen.reasons[3]
+    assert len(chosen.reasons) == 4

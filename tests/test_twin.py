@@ -31,14 +31,8 @@ def problem(target: Any = None, few: Any = None) -> Problem:
 
 
 def fit(out: Path, **more: Any) -> adamatch.Model:
-    given: dict[str, Any] = {
-        "source": arrays(60),
-        "target": arrays(30, seed=1, dark=60)[0],
-        **TINY,
-        "images": 32,
-        **more,
-    }
-    return adamatch.fit(out=out, **given)
+    target = arrays(30, seed=1, dark=60)[0]
+    return adamatch.fit(**{"source": arrays(60), "target": target, "out": out, **TINY, "images": 32, **more})
 
 
 @pytest.mark.parametrize(
@@ -133,14 +127,6 @@ def test_what_is_finished_is_not_announced(tmp_path: Path, capsys: pytest.Captur
     assert "leaves it out" not in capsys.readouterr().err
     fit(tmp_path / "run", quiet=False, overwrite=True)
     assert "leaves it out" in capsys.readouterr().err
-
-
-def test_of_its_starting_weights_nothing_is_said_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fit(tmp_path / "first")
-    fit(tmp_path / "run", weights=str(tmp_path / "first/model.safetensors"), quiet=False)
-    said = capsys.readouterr().err
-    assert said.count("tensors loaded") == 1
-    assert said.index("tensors loaded") < said.index("now on the labelled images alone")
 
 
 def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ def fit(
     with distributed.joined(machine.device):
         given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
         given = {role: listed(images) for role, images in given.items()}
-        own = network if isinstance(network, nn.Module) else None
-        asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         out = Path(out).expanduser()
         _check(given, out, method, network, seed, labels_per_class)
+        own = network if isinstance(network, nn.Module) else None
+        asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         source, target, target_labels, test = given.values()
         same = source is target or same_files(source, target)
         chosen = plan.choose(
@@ -164,9 +164,11 @@ def _check(
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    Run(seed=seed, labels=1 if labels_per_class is None else labels_per_class)  # which says what is wrong with them
-    if labels_per_class is not None and labels_per_class < 1:
-        raise InputError(f"labels_per_class is a number from 1, not {shortened(labels_per_class)}")
+    counts: list[tuple[str, Any, int]] = [("seed", seed, 0)]
+    counts += [("labels_per_class", labels_per_class, 1)] if labels_per_class is not None else []
+    for name, value, least in counts:
+        if not hasattr(value, "__index__") or value < least:
+            raise InputError(f"{argument(name)} is a whole number from {least}, not {shortened(value)}")
     for name, images in given.items():
         if contains(images, out):
             raise InputError(f"{out} lies in {argument(name)} {images}, among its images: choose a folder beside it")

@@ -83,11 +83,8 @@ def test_probes_teach_the_rates_and_only_of_a_learned_policy() -> None:
 
 
 def test_translations_as_published_move_nothing() -> None:
-    x, published, meant = (
-        batch(400),
-        Views(16, strong="cta-published", mirror=False),
-        Views(16, strong="cta", mirror=False),
-    )
+    x = batch(400)
+    published, meant = (Views(16, strong=strong, mirror=False) for strong in ("cta-published", "cta"))
     u = draws(published, 400)
     one, other = published(x, u)[1], meant(x, u)[1]
     translated = {OPS.index("translate_x"), OPS.index("translate_y")}

@@ -22,7 +22,7 @@ from adamatch.config.presets import recipe
 from adamatch.evaluate import Score
 from adamatch.grid.render import Figure, render
 from adamatch.grid.render import Table as GridTable
-from adamatch.predictions import Predictions, csv_rows, left_out
+from adamatch.predictions import Predictions, columns, csv_rows, left_out
 from adamatch.report import printed
 from adamatch.train.progress import Progress
 
@@ -103,6 +103,14 @@ def test_no_cell_is_a_formula(start: str) -> None:
     assert list(csv.reader(io.StringIO(written)))[1][:3] == [no_formula(shown(name))] * 3
     for text in ("a.png", "-", "1-2", " =1", ""):
         assert no_formula(text) == text
+
+
+def test_no_two_columns_have_one_name() -> None:
+    first = ["path", "class", "probability"]
+    assert columns(["a", "b"]) == [*first, "a", "b"]
+    assert columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
+    for classes in (["path (class)", "path"], ["path", "path (class)"]):
+        assert len(set(columns(classes))) == 5
 
 
 ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}

@@ -18,7 +18,6 @@ from adamatch.base.errors import InputError
 from adamatch.config.presets import AS_PRINTED, FAST, MILLION, PAPER, recipe
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
-from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.train.loop import MEDIAN_OF
 
 # Section 4 of the paper. network, side, labelled images in millions, weight decay
@@ -35,22 +34,14 @@ PUBLISHED = {
 @pytest.mark.parametrize("benchmark", PUBLISHED)
 def test_presets_are_the_papers(benchmark: str) -> None:
     network, size, millions, weight_decay = PUBLISHED[benchmark]
-    preset = recipe(benchmark, "paper")
-    assert preset.network == network
-    assert preset.size == size
-    assert preset.images == millions * MILLION
-    assert preset.weight_decay == weight_decay
-    assert preset.batch == 64
-    assert preset.uratio == 3
-    assert preset.tau == 0.9
-    assert preset.lr == 0.03
-    assert preset.lr_end == 0.25
-    assert preset.momentum == 0.9  # this and the next from the authors' code
-    assert preset.ema_decay == 0.999
-    assert preset.strong == "cta"
-    assert preset.mirror
-    assert preset.stop_after == 0
-    assert preset.evaluate_every * preset.batch == 2**16
+    ours = recipe(benchmark, "paper")
+    assert ours == Recipe(
+        network=network, size=size, images=millions * MILLION, weight_decay=weight_decay,
+        batch=64, uratio=3, tau=0.9, lr=0.03, lr_end=0.25,
+        momentum=0.9, ema_decay=0.999,  # from the authors' code
+        strong="cta", mirror=True, stop_after=0,
+    )  # fmt: skip
+    assert ours.evaluate_every * ours.batch == 2**16
     assert MEDIAN_OF == 10
 
 
@@ -62,22 +53,6 @@ def test_starting_weights_bring_the_papers_protocol(benchmark: str) -> None:
     assert run.recipe.last_step == 2 * MILLION // 64
     assert run.recipe.steps == recipe(benchmark).steps  # in the middle of the same schedules
     assert replace(run.recipe, weight_decay=recipe(benchmark).weight_decay, stop_after=0) == recipe(benchmark)
-
-
-def test_every_benchmark_has_a_preset_of_its_size() -> None:
-    assert PAPER.keys() == BENCHMARKS.keys()
-    for name, preset in PAPER.items():
-        assert preset.size == BENCHMARKS[name].size
-
-
-@pytest.mark.parametrize("benchmark", PAPER)
-def test_fast_is_the_same_with_fewer_images_but_for_digits(benchmark: str) -> None:
-    paper, fast = recipe(benchmark, "paper"), recipe(benchmark, "fast")
-    assert fast.images == FAST.get(benchmark, {}).get("images", min(paper.images, MILLION))
-    assert fast.images <= MILLION
-    if benchmark == "digitfive":
-        paper = replace(paper, mirror=False, tau=0.97, lr=0.06, fade_out=True)
-    assert replace(fast, images=paper.images) == paper
 
 
 @pytest.mark.parametrize("benchmark", PAPER)
@@ -178,13 +153,6 @@ def changed(name: str) -> Run:
 NAMES = [each.name for kind in (Run, Recipe) for each in fields(kind) if each.name not in ("recipe", "test")]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_field_changes_the_id(name: str) -> None:
-    assert changed(name) != RUN
-    assert changed(name).id != RUN.id
-    assert changed(name).to_json() != RUN.to_json()
-
-
 def test_ids_are_all_different_and_names_too() -> None:
     runs = [RUN, *(changed(name) for name in NAMES)]
     assert len({run.id for run in runs}) == len({run.name for run in runs}) == len(runs)
@@ -242,24 +210,6 @@ def test_every_kept_result_is_found_by_its_name() -> None:
         assert run.id == result["id"]
 
 
-def test_equal_recipes_are_equal_texts() -> None:
-    whole, point = (
-        Run(recipe=recipe("digitfive", lr=1, images=1e6)),
-        Run(recipe=recipe("digitfive", lr=1.0, images=10**6)),
-    )
-    assert whole == point
-    assert whole.to_json() == point.to_json()
-
-
-def test_weights_have_learned_before() -> None:
-    assert (
-        Run(
-            benchmark="svhn", task="ssl", target="svhn", labels=1, budget="fast", weights="timm:vit"
-        ).recipe.simclr_images
-        == 0
-    )
-
-
 def test_an_override_of_none_leaves_a_value_alone() -> None:
     assert recipe("digitfive", lr=None, images=5).lr == 0.03
     assert recipe("digitfive", mirror=False).mirror is False
@@ -278,6 +228,10 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     run = Run(seed=np.int64(3), labels=np.int64(2), options={"target": torch.tensor([0.25, 0.75])})  # type: ignore[arg-type]
     assert run == Run(seed=3, labels=2, options={"target": [0.25, 0.75]})
     assert Run.from_json(run.to_json()) == run
+    assert (
+        Run(recipe=recipe("digitfive", lr=1, images=1e6)).to_json()
+        == Run(recipe=recipe("digitfive", lr=1.0, images=10**6)).to_json()
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,11 +240,8 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         (lambda: recipe("digitfife"), "no benchmark is called 'digitfife': did you mean 'digitfive'?"),
         (lambda: Run(benchmark="pacs"), "no benchmark is called 'pacs': did you mean 'pacs64'?"),
         (lambda: recipe("digitfive", "fats"), "no budget is called 'fats': did you mean 'fast'?"),
-        (lambda: Run(budget="papr"), "no budget is called 'papr': did you mean 'paper'?"),
-        (
-            lambda: recipe("digitfive", weight_decy=1),
-            "no hyper-parameter is called 'weight_decy': did you mean 'weight_decay'?",
-        ),
+        (lambda: recipe("digitfive", weight_decy=1), "did you mean 'weight_decay'?"),
+        (lambda: recipe("digitfive", tau=90), "tau is a number from 0 to 1, not 90"),
         (lambda: Run(seed=-1), "seed is a number from 0 to 281,474,976,710,656, not -1"),
         (lambda: Run(seed=10**20), "seed is a number from 0 to"),
         *(

@@ -7,7 +7,6 @@ import pytest
 import torch
 from kernels.interpreted import DEVICE, agree, error, gradients, images
 from torch import Tensor
-from torch.nn.functional import batch_norm, relu6
 
 from adamatch.kernels import norm_ops
 from adamatch.kernels.norm_kernels import Plan, columns
@@ -78,14 +77,6 @@ def test_channels_are_dealt_with_little_padding() -> None:
     assert [columns(2**i) for i in range(3, 12)] == [8, 16, 32, 64, 128, 256, 512, 1024, 256]
     assert [columns(c) for c in (13, 24, 40, 80)] == [16, 32, 64, 128]  # all of them, padded
     assert [columns(c) for c in (96, 112, 144, 192, 672, 1152)] == [32, 128, 32, 64, 256, 256]
-
-
-def test_relu6_is_pytorchs() -> None:
-    x = images(4, 24, 3, 3) * 3
-    weight, bias = torch.full((24,), 9.0, device=DEVICE), torch.ones(24, device=DEVICE)
-    y = NORM(x, weight, bias, [4], 1e-3, 0.0, False, 6.0)[0]
-    torch.testing.assert_close(y, relu6(batch_norm(x, None, None, weight, bias, True, 0.0, 1e-3)))
-    assert float(y.max()) == 6.0
 
 
 def test_bfloat16_images_have_float32_statistics() -> None:

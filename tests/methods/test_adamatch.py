@@ -8,7 +8,7 @@ import pytest
 import torch
 from reference import losses, tiny_net
 from reference.tiny_net import TinyNet, joined, make_batch
-from torch import Tensor, nn, tensor
+from torch import tensor
 
 from adamatch.methods.adamatch import AdaMatch
 from adamatch.methods.averages import learned
@@ -117,50 +117,6 @@ def test_shares_of_the_target_are_the_windows_mean() -> None:
     method.loss(TinyNet(3), make_batch(0))
     assert method.shares.sum().item() == pytest.approx(1)
     torch.testing.assert_close(method.shares, method.mean_tu.means.mean(0))
-
-
-class Given(nn.Module):
-    """Answers with logits that are parameters: first the joint batch's, then the source batch's."""
-
-    def __init__(self, seed: int, n_sl: int, n_tu: int, classes: int) -> None:
-        super().__init__()
-        draw = torch.Generator().manual_seed(seed)
-        self.joint = nn.Parameter(torch.randn(2 * (n_sl + n_tu), classes, generator=draw) * 2)
-        self.alone = nn.Parameter(torch.randn(2 * n_sl, classes, generator=draw) * 2)
-        self.norm = nn.BatchNorm1d(1)  # of a network without any, both are the same
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.joint if len(x) == len(self.joint) else self.alone
-
-
-@pytest.mark.parametrize("options", [{}, {"align": "none"}, {"align": "labels"}, {"threshold": "fixed", "tau": 0.6}])
-def test_no_gradient_through_pseudo_labels_threshold_or_alignment(options: dict[str, Any]) -> None:
-    n_sl, n_tu = 6, 9
-    batch, net = make_batch(1, progress=0.25), Given(2, n_sl, n_tu, 3)
-    loss, metrics = AdaMatch(3, **options).loss(net, batch)
-    assert 0 < metrics["mask"].item() < 1
-    joint, alone = torch.autograd.grad(loss, [net.joint, net.alone])
-    z_sl = batch.lam * net.joint[: 2 * n_sl] + (1 - batch.lam) * net.alone
-    z_tu_s = net.joint[2 * n_sl + n_tu :]
-    by_source = 0.5 * (z_sl.softmax(1) - batch.y_sl.repeat(2, 1)) / n_sl  # cross-entropy's gradient, nothing else
-    torch.testing.assert_close(joint[: 2 * n_sl], by_source * batch.lam)
-    torch.testing.assert_close(alone, by_source * (1 - batch.lam))
-    assert (joint[2 * n_sl : 2 * n_sl + n_tu] == 0).all(), "weak target views only make labels"
-    z = net.joint.detach().numpy()
-    guess = losses.adamatch(
-        z[: 2 * n_sl],
-        net.alone.detach().numpy(),
-        z[2 * n_sl :],
-        batch.y_sl.numpy(),
-        batch.lam.numpy(),
-        0.25,
-        means_sl=[],
-        means_tu=[],
-        **{THEIRS.get(name, name): value for name, value in options.items()},
-    ).guess
-    constant = torch.eye(3)[guess.classes]
-    by_target = 0.5 * (z_tu_s.softmax(1) - constant) * tensor(guess.trusted)[:, None] / n_tu  # mu(1/4) = 1/2
-    torch.testing.assert_close(joint[2 * n_sl + n_tu :], by_target)
 
 
 def test_running_statistics_move_only_in_the_joint_forward() -> None:

@@ -44,14 +44,6 @@ def test_loss_and_gradients_match_the_reference(
     tiny_net.assert_same(tiny_net.autograd(loss, ("", net)), tiny_net.numerical_gradient(of, p, p))
 
 
-def test_supervised_needs_no_unlabelled_images() -> None:
-    batch = make_batch(0)
-    none = batch.x_tu_w[:0]
-    net = TinyNet(3)
-    alone, _ = Supervised(3).loss(net, batch._replace(x_tu_w=none, x_tu_s=none))
-    assert alone.item() == Supervised(3).loss(net, batch)[0].item()
-
-
 def test_unlabelled_images_reach_batch_norm_only() -> None:
     batch = make_batch(0)
     net = TinyNet(3, norm=False)

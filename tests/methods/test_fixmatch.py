@@ -15,11 +15,7 @@ Histories = tuple[list[losses.Array], list[losses.Array]]
 
 
 def reference(
-    p: tiny_net.Params,
-    batch: Batch,
-    history: Histories,
-    guess: losses.Guess | None = None,
-    **options: Any,
+    p: tiny_net.Params, batch: Batch, history: Histories, guess: losses.Guess | None = None, **options: Any
 ) -> losses.Result:
     z = tiny_net.logits(p, joined(batch.x_sl_w, batch.x_sl_s, batch.x_tu_w, batch.x_tu_s))
     n = 2 * len(batch.y_sl)

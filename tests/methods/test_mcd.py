@@ -53,14 +53,6 @@ def test_losses_and_gradients_match_the_reference(place: int, name: str, trains:
     tiny_net.assert_same({key: ours[key] for key in trained}, tiny_net.numerical_gradient(of, p, trained))
 
 
-def test_features_get_no_gradient_while_heads_disagree() -> None:
-    net, method, batch, _ = setup()
-    loss, _ = method.disagree(net, batch)
-    gradients = tiny_net.autograd(loss, ("", net))
-    assert (gradients["body.weight"] == 0).all()
-    assert (gradients["head.weight"] != 0).any()
-
-
 def test_every_image_is_recorded_once_a_step() -> None:
     net, method, batch, p = setup()
     mean: losses.Array = np.zeros(5)

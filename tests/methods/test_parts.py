@@ -107,13 +107,6 @@ def test_warm_up_matches_the_reference(progress: float) -> None:
     assert schedules.warm_up(tensor(progress)).item() == pytest.approx(losses.warm_up(progress), abs=1e-12)
 
 
-def test_warm_up_advances_over_the_first_half() -> None:
-    mu = schedules.warm_up(torch.linspace(0, 1, 101))
-    torch.testing.assert_close(mu[[0, 25, 50, 100]], tensor([0.0, 0.5, 1.0, 1.0]))
-    assert (mu[1:51] > mu[:50]).all()
-    assert (mu[50:] == 1).all()
-
-
 @many
 @given(st.floats(0, 1))
 def test_alignment_is_let_go_by_a_cosine(progress: float) -> None:

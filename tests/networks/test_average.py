@@ -55,15 +55,6 @@ def test_tied_weights_are_averaged_once() -> None:
     torch.testing.assert_close(average.net.state_dict()["1.weight"], 0.9 * before + 0.1 * first.weight.detach())
 
 
-def test_the_default_decay_is_the_papers() -> None:
-    net = tiny()
-    average = WeightAverage(net)
-    with torch.no_grad():
-        net.head.bias.fill_(1.0)
-    average.update(net)
-    torch.testing.assert_close(average.net.get_parameter("head.bias"), torch.full((3,), 0.001))
-
-
 def test_it_always_evaluates_and_is_never_trained() -> None:
     net = tiny().train()
     average = WeightAverage(net).train()

@@ -18,12 +18,8 @@ def network() -> EfficientNetLite:
     assert isinstance(net, EfficientNetLite)
     for module in net.modules():
         if isinstance(module, BatchNorm):
-            for value, least in (
-                (module.running_mean, -0.3),
-                (module.running_var, 0.5),
-                (module.weight, 0.8),
-                (module.bias, -0.2),
-            ):
+            values = (module.running_mean, module.running_var, module.weight, module.bias)
+            for value, least in zip(values, (-0.3, 0.5, 0.8, -0.2), strict=True):
                 assert value is not None
                 nn.init.uniform_(value, least, least + 0.5)
     return net
@@ -67,12 +63,8 @@ def test_only_the_upper_part_can_be_trained() -> None:
     net = network()
     upper = Upper(net, 12)
     moving = {".".join(name.split(".")[:3]) for name, value in net.named_parameters() if value.requires_grad}
-    assert {name for name in moving if name.startswith("blocks")} == {
-        "blocks.5.1",
-        "blocks.5.2",
-        "blocks.5.3",
-        "blocks.6.0",
-    }
+    blocks = {"blocks.5.1", "blocks.5.2", "blocks.5.3", "blocks.6.0"}
+    assert {name for name in moving if name.startswith("blocks")} == blocks
     assert not any(value.requires_grad for value in (net.conv_stem.weight, net.bn1.weight))
     assert upper.head is net.head
     assert net.head.weight.requires_grad

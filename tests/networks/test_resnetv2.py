@@ -1,19 +1,22 @@
 """ResNetV2: its layer table and size by hand, and its arithmetic against a plain float64 version."""
 
-import copy
-import math
 from collections.abc import Iterator
 
 import pytest
 import torch
+from networks.described import (
+    State,
+    assert_as_described,
+    assert_groups_are_separate_forwards,
+    assert_published_spread,
+    norm,
+    shaken,
+)
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, max_pool2d
 
 from adamatch import networks
 from adamatch.networks import ResNetV2
-from adamatch.networks.norm import BatchNorm, unrecorded
-
-State = dict[str, Tensor]
 
 # stage: blocks, channels inside, channels out, side for an image of 224
 TABLE_101 = ((3, 64, 256, 56), (4, 128, 512, 28), (23, 256, 1024, 14), (3, 512, 2048, 7))
@@ -81,23 +84,8 @@ def test_names_are_those_of_timm() -> None:
     assert ours - {"head.weight", "head.bias"} == names
 
 
-def tiny(seed: int = 0) -> ResNetV2:
-    torch.manual_seed(seed)
-    net = ResNetV2(5, blocks=(2, 1, 2), width=4).double()
-    for module in net.modules():
-        if isinstance(module, BatchNorm):
-            nn.init.uniform_(module.weight, 0.5, 1.5)
-            nn.init.normal_(module.bias)
-            module.get_buffer("running_mean").normal_()
-            module.get_buffer("running_var").uniform_(0.5, 2.0)
-    return net
-
-
 def norm_relu(state: State, name: str, x: Tensor, training: bool) -> Tensor:
-    mean = x.mean((0, 2, 3)) if training else state[f"{name}.running_mean"]
-    var = ((x - mean[:, None, None]) ** 2).mean((0, 2, 3)) if training else state[f"{name}.running_var"]
-    scale = state[f"{name}.weight"] / (var + 1e-6).sqrt()
-    return ((x - mean[:, None, None]) * scale[:, None, None] + state[f"{name}.bias"][:, None, None]).clamp(min=0)
+    return norm(state, name, x, training, 1e-6).clamp(min=0)
 
 
 def plain(state: State, x: Tensor, blocks: tuple[int, ...], training: bool) -> Tensor:
@@ -116,47 +104,20 @@ def plain(state: State, x: Tensor, blocks: tuple[int, ...], training: bool) -> T
     return norm_relu(state, "norm", x, training).mean((2, 3)) @ state["head.weight"].T + state["head.bias"]
 
 
+def tiny() -> ResNetV2:
+    torch.manual_seed(0)
+    return shaken(ResNetV2(5, blocks=(2, 1, 2), width=4))
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_forward_and_gradients_are_those_of_the_description(training: bool) -> None:
-    net, x = tiny().train(training), torch.randn(4, 3, 32, 32, dtype=torch.float64)
-    names, values = zip(*net.named_parameters(), strict=True)
-    state = copy.deepcopy(net).state_dict() | dict(zip(names, values, strict=True))
-    reference, ours, seed = plain(state, x, (2, 1, 2), training), net(x), torch.randn(4, 5, dtype=torch.float64)
-    torch.testing.assert_close(ours, reference, rtol=1e-9, atol=1e-9)
-    gradients = [torch.autograd.grad((out * seed).sum(), values) for out in (ours, reference)]
-    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-9)
+    assert_as_described(tiny().train(training), lambda state, x: plain(state, x, (2, 1, 2), training), 32)
 
 
 def test_groups_equal_separate_forwards_and_record_the_last_one() -> None:
-    net, a, b = tiny().train(), *torch.randn(2, 4, 3, 32, 32, dtype=torch.float64)
-    apart, together = copy.deepcopy(net), net(torch.cat([a, b]), groups=(4, 4))
-    with unrecorded(apart):
-        first = apart(a)
-    torch.testing.assert_close(together, torch.cat([first, apart(b)]))
-    torch.testing.assert_close(dict(net.named_buffers()), dict(apart.named_buffers()))
-    assert not torch.equal(net.norm.get_buffer("running_mean"), tiny().norm.get_buffer("running_mean"))
-
-
-def test_a_copy_is_whole_and_features_are_what_the_head_reads() -> None:
-    net, x = tiny().eval(), torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    twin = copy.deepcopy(net)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.zero_()
-    assert net(x).eq(0).all()
-    torch.testing.assert_close(twin(x), twin.head(twin.features(x)))
-    torch.testing.assert_close(twin(x), tiny().eval()(x))
+    assert_groups_are_separate_forwards(tiny(), 32)
 
 
 def test_initial_weights_have_the_published_spread() -> None:
     torch.manual_seed(0)
-    net = ResNetV2(10, blocks=(1, 1), width=32)
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            std = math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels))
-            assert module.weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * module.weight.numel()))
-        if isinstance(module, BatchNorm):
-            assert (module.eps, module.momentum, module.slope) == (1e-6, 0.001, 0.0)
-    head = net.head.weight
-    assert head.std().item() == pytest.approx(math.sqrt(2 / (256 + 10)), rel=5 / math.sqrt(2 * head.numel()))
-    assert net.head.bias.eq(0).all()
+    assert_published_spread(ResNetV2(10, blocks=(1, 1), width=32), slope=0.0)

@@ -1,9 +1,7 @@
 """Starting weights: what is loaded, what is not, and what a person is told."""
 
 import re
-from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -14,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from adamatch.base.errors import InputError
-from adamatch.networks import EfficientNetLite, ResNetV2, WeightAverage, WideResNet, weights
+from adamatch.networks import EfficientNetLite, ResNetV2, WideResNet, weights
 from adamatch.networks.weights import Report, load_weights
 
 State = dict[str, Tensor]
@@ -65,7 +63,6 @@ def test_a_round_trip_loads_everything(build: Any, name: str, tmp_path: Path) ->
     assert agree(here, there)
     assert (report.fresh, dict(report.misfits), report.unused, report.notes) == ((), {}, (), ())
     assert report.share == 1.0
-    assert all(ours == theirs for ours, theirs in report.loaded.items())
     assert "100.0% of the network's parameters" in str(report)
     assert "head: loaded" in str(report)
 
@@ -80,13 +77,8 @@ def test_a_head_for_other_classes_stays_new(tmp_path: Path) -> None:
     assert (report.fresh, dict(report.misfits), report.unused) == ((), {}, ())
     assert "head: new, 5x8; there it has 7x8" in str(report)
     assert 0.9 < report.share < 1
-
-
-def test_weights_without_a_head(tmp_path: Path) -> None:
-    there, here = {name: value for name, value in state_of(wide(seed=1)).items() if "head" not in name}, wide(seed=2)
-    report = load_weights(here, save(tmp_path, there))
-    assert agree(here, there, but="head")
-    assert "there is none there" in report.head
+    body = {name: value for name, value in there.items() if "head" not in name}
+    assert "there is none there" in load_weights(here, save(tmp_path, body)).head
 
 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "net.", "module.model.", "_orig_mod.module."])
@@ -126,13 +118,6 @@ def test_timms_form_is_the_same_function(tmp_path: Path) -> None:
     x = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(here(x), teacher(x))
     assert report.share == 1.0
-
-
-def test_torchvisions_names_are_understood(tmp_path: Path) -> None:
-    there, here = state_of(deep(seed=1)), deep(seed=2)
-    report = load_weights(here, save(tmp_path, as_torchvision(there)))
-    assert agree(here, there)
-    assert report.loaded["stages.1.blocks.0.downsample.conv.weight"] == "layer2.0.downsample.0.weight"
 
 
 def test_of_a_network_without_pre_activation_only_convolutions_are_taken(tmp_path: Path) -> None:
@@ -175,16 +160,6 @@ def test_the_names_of_imagenets_wheels_are_understood(prefix: str, tmp_path: Pat
     assert all(torch.equal(here.state_dict()[name], there[other]) for name, other in report.loaded.items())
 
 
-def test_wrong_shapes_are_listed_and_left_alone(tmp_path: Path) -> None:
-    there, here = state_of(wide(seed=1, width=6)), wide(seed=2)
-    before = state_of(here)
-    report = load_weights(here, save(tmp_path, there))
-    assert "stem.weight" in report.loaded
-    assert report.misfits["blocks.0.conv1.weight"] == ((4, 3, 3, 3), (6, 3, 3, 3))
-    assert "blocks.0.conv1.weight (4x3x3x3 here, 6x3x3x3 there)" in str(report)
-    assert all(torch.equal(here.state_dict()[name], before[name]) for name in report.misfits)
-
-
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_tensor_is_loaded_fresh_or_a_misfit(data: st.DataObject, tmp_path: Path) -> None:
@@ -204,35 +179,20 @@ def test_every_tensor_is_loaded_fresh_or_a_misfit(data: st.DataObject, tmp_path:
 def test_half_precision_and_extra_tensors(tmp_path: Path) -> None:
     there, here = state_of(wide(seed=1)), wide(seed=2)
     half = {name: value.half() if value.is_floating_point() else value for name, value in there.items()}
-    report = load_weights(here, save(tmp_path, half | {"extra.queue": torch.zeros(3, 3, 3)}))
+    report = load_weights(here, save(tmp_path, half | {"extra\x1b[2J": torch.zeros(3, 3, 3)}))
     assert here.stem.weight.dtype == torch.float32
     torch.testing.assert_close(here.stem.weight.detach(), half["stem.weight"].float())
-    assert report.unused == ("extra.queue",)
-    assert "unused: 1: extra.queue" in str(report)
-
-
-def test_weights_of_another_norm_are_noted(tmp_path: Path) -> None:
-    there = {name: value for name, value in state_of(deep(seed=1)).items() if "running" not in name}
-    report = load_weights(deep(seed=2), save(tmp_path, there))
-    assert "no batch-norm statistics" in str(report)
-
-
-def test_the_weight_average_starts_from_loaded_weights(tmp_path: Path) -> None:
-    there, here = state_of(wide(seed=1)), wide(seed=2)
-    load_weights(here, save(tmp_path, there))
-    assert agree(WeightAverage(here).net, there)
+    assert r"unused: 1: extra\x1b[2J" in str(report)
+    without = {name: value for name, value in there.items() if "running" not in name}
+    assert "no batch-norm statistics" in str(load_weights(here, save(tmp_path, without)))
 
 
 def test_nothing_that_fits_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     here = wide()
-    before, there = (
-        state_of(here),
-        {name: value[..., :1, :1] for name, value in state_of(wide(seed=1)).items() if value.ndim == 4},
-    )
-    there = {name: value for name, value in there.items() if "skip" not in name}
-    with pytest.raises(
-        InputError, match=r"none of its 9 tensors fits this network \(stem.weight is 3x3x1x1 there and 3x3x3x3 here\)"
-    ):
+    before, there = state_of(here), state_of(wide(seed=1))
+    there = {name: value[..., :1, :1] for name, value in there.items() if value.ndim == 4 and "skip" not in name}
+    shapes = r"\(stem.weight is 3x3x1x1 there and 3x3x3x3 here\)"
+    with pytest.raises(InputError, match=f"none of its 9 tensors fits this network {shapes}"):
         load_weights(here, save(tmp_path, there))
     with pytest.raises(InputError, match="none of its 2 tensors fits this network: give weights of the same"):
         load_weights(here, save(tmp_path, {"a": torch.zeros(2), "b": torch.zeros(3, 3)}))
@@ -270,29 +230,6 @@ def test_odd_weights_are_one_line(state: Any, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"weights\.pt(:| cannot be read| holds no)") as error:
         load_weights(wide(), save(tmp_path, state))
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
-@pytest.mark.parametrize("name", ["weights.pt", "old.pt", "weights.safetensors"])
-def test_damaged_weights_are_one_line(name: str, tmp_path: Path) -> None:
-    state, path = state_of(wide()), tmp_path / name
-    if name == "old.pt":
-        torch.save(state, path, _use_new_zipfile_serialization=False)
-    else:
-        save(tmp_path, state, name)
-    whole, random = path.read_bytes(), Random(0)
-    for _ in range(150):
-        damaged = bytearray(whole)
-        for _ in range(3):
-            damaged[random.randrange(min(len(whole), 2000))] = random.randrange(256)
-        path.write_bytes(damaged)
-        with suppress(InputError):  # anything else fails the test
-            load_weights(wide(), path)
-
-
-def test_names_are_shown_escaped(tmp_path: Path) -> None:
-    path = save(tmp_path, {**state_of(wide()), "\x1b[2Jx\ny": torch.ones(7)})
-    assert r"unused: 1: \x1b[2Jx\ny" in str(load_weights(wide(), path))
 
 
 def test_weights_of_timm_for_another_network_note_how_they_know_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
