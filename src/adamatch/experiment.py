@@ -231,7 +231,7 @@ def _start(net: nn.Module, run: Run, root: Path) -> tuple[str | None, bool]:
 
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
-    """What a person should know of a network before it is trained."""
+    """Warnings about a network before it is trained."""
     void = "both forwards of AdaMatch coincide, and interpolation changes nothing"
     if run.method == "adamatch" and not has_batch_norm(net):
         yield f"this network has no batch norm: {void}"
@@ -245,7 +245,7 @@ def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
 
 
 def _teach(run: Run, teacher: nn.Module, problem: Problem, machine: Machine) -> Labelled:
-    """What a teacher is sure of among the unlabelled images, with its soft predictions as labels (NoisyStudent)."""
+    """Unlabelled images on which a teacher is confident, with its soft predictions as labels (NoisyStudent)."""
     classes = len(problem.classes)
     method = methods.build(run.method, classes=classes, net=teacher, recipe=run.recipe, options=run.options)
     assert isinstance(method, NoisyStudent)

@@ -19,6 +19,7 @@ from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import OWN, Run
+from adamatch.config.schema import settings_of
 from adamatch.experiment import solve
 from adamatch.finalise import finalised
 from adamatch.images.listing import contains, lies_in, listed, same_files
@@ -79,8 +80,7 @@ def fit(
                     where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
-    settings        hyper-parameters, as in `adamatch fit --help`: size, images, batch, lr, strong, mirror, repeat,
-                    frozen
+    settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
     is held out. What can be known of the result is printed at the end, and is in judge.json and
@@ -216,3 +216,10 @@ def _shape_of(net: nn.Module) -> str:
     """The name of a user's network in run.json: its class, and a digest of its tensors' names and shapes."""
     shapes = repr([(name, tuple(value.shape)) for name, value in net.state_dict().items()])
     return f"{type(net).__name__} ({hashlib.sha256(shapes.encode()).hexdigest()[:8]})"
+
+
+# What `help(adamatch.fit)` lists as settings is declared in the schema.
+assert fit.__doc__ is not None
+fit.__doc__ += "\n    The settings:\n\n" + "\n".join(
+    f"    {field.name:15} {field.metadata['about']}" for field in settings_of(Recipe, "fit") if field.name != "network"
+)

@@ -45,7 +45,7 @@ class Plan:
     def __post_init__(self) -> None:
         """Without starting weights the average looks back over a tenth of the run, at most the paper's 1,000 steps.
 
-        It must not remember the beginning.
+        It must forget the initial weights.
         """
         if not self.weights:
             average = max(0.5, 1 - 1 / min(1000, self.recipe.steps / 10))

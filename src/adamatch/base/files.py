@@ -75,7 +75,7 @@ def sync(path: Path) -> None:
 
 
 def with_retries(do: Callable[[], T]) -> T:
-    """Do it; after an error that may pass, do it again, with pauses that grow."""
+    """Call; after a transient error retry, with growing pauses."""
     for pause in PAUSES:
         try:
             return do()

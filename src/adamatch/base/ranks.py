@@ -25,7 +25,7 @@ _host: Any = None  # a gloo group, for tensors in the host's memory
 
 
 class Silence(Exception):  # noqa: N818
-    """Another rank did not answer."""
+    """Another rank did not answer (timeout)."""
 
 
 @contextmanager

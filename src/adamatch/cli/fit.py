@@ -35,7 +35,7 @@ def fit(
     target: Annotated[
         Path, typer.Option(help="Images to adapt to: any folder or CSV; labels are neither needed nor used")
     ],
-    out: Annotated[Path, typer.Option(help="The run's folder; give it again to resume an interrupted run")],
+    out: Annotated[Path, typer.Option(help="Folder of the run. To resume an interrupted run, repeat the command")],
     *,
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
     test: Annotated[

@@ -46,7 +46,7 @@ Train = Callable[[Run, Path, "Job"], object]
 
 
 class BrokenProcess(InputError):  # noqa: N818
-    """This process can do no run any more, another one on the same machine can."""
+    """This process cannot continue; a new one on the same machine can."""
 
 
 @dataclass(frozen=True)

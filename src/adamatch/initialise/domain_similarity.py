@@ -1,4 +1,4 @@
-"""How much two domains look alike to a network with learned weights. Their images tell it, without labels."""
+"""How similar two domains are in the features of a pre-trained network. Needs no labels."""
 
 from collections.abc import Sequence
 

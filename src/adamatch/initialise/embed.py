@@ -64,7 +64,7 @@ def labels(pool: Labelled, classes: int, machine: Machine) -> Tensor:
 
 
 def batches(pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine) -> Iterator[Tensor]:
-    """Such as training has: of unlabelled images three times as many as of each labelled pool."""
+    """Batches as in training: three unlabelled images for each image of a labelled pool."""
     draws = np.random.default_rng(0)
     counts = [*((pool.parts, BATCH) for pool in pools), *([(unlabelled.parts, 3 * BATCH)] if unlabelled else [])]
     shares = [(part, -(-count * len(part) // sum(map(len, parts)))) for parts, count in counts for part in parts]

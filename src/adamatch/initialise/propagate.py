@@ -1,4 +1,4 @@
-"""Labels for images that have none, from images that look like them to a network with learned weights.
+"""Label propagation: labels for unlabelled images from labelled ones with similar features.
 
 In rounds: a linear classifier guesses, guesses and labels spread to neighbours (label spreading, Zhou et al., NeurIPS
 2003), and the classifier learns from all of them.
@@ -13,8 +13,8 @@ from torch.nn.functional import normalize, one_hot
 from adamatch.initialise.probe import classifier, deviation
 
 NEIGHBOURS = 10  # of each image
-KEPT = 0.05  # of an image's own evidence; the rest is its neighbours'
-SPREADS = 30  # times that evidence goes on to the neighbours
+KEPT = 0.05  # weight of an image's own prediction; the rest comes from its neighbours
+SPREADS = 30  # iterations of spreading
 ROUNDS = 3
 FEW = 100  # images: the mean and variance of fewer say too little
 CHUNK = 1024  # images whose neighbours are looked for at once
@@ -89,7 +89,7 @@ def graph(x: Tensor, neighbours: int = NEIGHBOURS) -> Tensor:
 
 
 def spread(evidence: Tensor, near: Tensor) -> Tensor:
-    """Evidence for each class [n, k], and that of neighbours, of their neighbours, and so on."""
+    """Spreads class scores [n, k] over the graph: neighbours, their neighbours, and so on."""
     found = evidence
     for _ in range(SPREADS):
         found = torch.lerp(near @ found, evidence, KEPT)

@@ -77,7 +77,7 @@ def initialise(
                 simclr.pretrain(net, seen, run, folder, execution)
             if wanted.fit_head or wanted.propagate:
                 how = {"kept": run.recipe.batch_norm == "kept", "pretrained": wanted.pretrain}
-                starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that is there already stays
+                starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that was loaded stays
                 with bar_before(execution.quiet) as bar:
                     bar.add_task("fitting the classifier to the network's features", total=None)
                     mine = first_head(starting, problem.labelled, seen, execution.machine, **how)

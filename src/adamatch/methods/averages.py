@@ -18,7 +18,7 @@ class Running(nn.Module):
         self.register_buffer("value", torch.full((classes,), 1 / classes))
 
     def forward(self, mean: Tensor) -> Tensor:
-        """Take one more batch mean in; returns the average, this batch included."""
+        """Adds a batch mean; returns the average, this batch included."""
         self.value.lerp_(ranks.mean(mean).to(self.value), 1 - self.decay)
         return self.value.clone()
 

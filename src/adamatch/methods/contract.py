@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     x_tu_s: Tensor
     progress: Tensor  # []
     lam: Tensor  # [2 * n_sl, k], uniform in [0, 1)
-    y_tu_first: Tensor = torch.zeros(0)  # [n_tu, k], labels from before training, times their weights; empty: unknown
+    y_tu_first: Tensor = torch.zeros(0)  # [n_tu, k], propagated labels times their weights; empty: there are none
 
 
 class Phase(NamedTuple):

@@ -33,9 +33,9 @@ def forward_twice(
 
 
 def forward_guessing(net: nn.Module, before: Tensor, guessed: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same as `forward_joint`, where the second part's logits are for guesses alone, and need no gradient.
+    """`forward_joint`, if the second part's logits only make pseudo-labels and need no gradient.
 
-    That part goes by itself, without a way back, where it does not matter to the others.
+    That part runs separately under no_grad if it does not affect the others (no batch norm).
     """
     if depends_on_batch(net):
         z_before, z_guessed, z_after = forward_joint(net, before, guessed, after)

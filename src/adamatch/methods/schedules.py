@@ -10,5 +10,5 @@ def warm_up(progress: Tensor, over: float = 0.5) -> Tensor:
 
 
 def let_go(progress: Tensor) -> Tensor:
-    """1 in the first half of the run, then by a cosine to 0: as the target loss was let in, alignment is let go."""
+    """1 in the first half of the run, then by a cosine to 0: alignment fades out as the target loss faded in."""
     return 0.5 + torch.cos(torch.clamp(2 * torch.pi * progress - torch.pi, min=0)) / 2

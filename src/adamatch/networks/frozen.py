@@ -1,4 +1,4 @@
-"""A network in two: its lower blocks, which stay as they are and are computed once, and the rest, which is trained."""
+"""A network in two parts: frozen lower blocks, computed once, and the rest, which is trained."""
 
 from torch import Tensor, channels_last, nn, rsqrt
 from torch.nn.functional import hardtanh_

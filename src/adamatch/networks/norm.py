@@ -169,6 +169,6 @@ def depends_on_batch(net: nn.Module) -> bool:
 
 
 def has_foreign_batch_norm(net: nn.Module) -> bool:
-    """Whether some of it has statistics per rank, come what may."""
+    """Whether any layer always uses statistics per rank."""
     ours = (BatchNorm, nn.SyncBatchNorm)
     return any(isinstance(module, _BatchNorm) and not isinstance(module, ours) for module in net.modules())

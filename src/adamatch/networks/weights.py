@@ -43,7 +43,7 @@ class Report:
     """What was loaded. Names are the network's, except in `unused`; `str()` is for people."""
 
     where: str
-    loaded: Mapping[str, str]  # name here -> name there
+    loaded: Mapping[str, str]  # name in the network -> name in the file
     fresh: tuple[str, ...]  # not found there: they stay as initialised
     misfits: Mapping[str, tuple[Shape, Shape]]  # found in another shape, not loaded: shape here, shape there
     unused: tuple[str, ...]  # names there that nothing here has
@@ -202,7 +202,7 @@ def _head(tensors: State) -> list[str]:
 
 
 def _pixels(net: nn.Module, where: str) -> list[str]:
-    """A note where images will look otherwise than those the weights were trained on."""
+    """A note if images are normalised differently from those the weights were trained on."""
     if not where.startswith(TIMM) or isinstance(net, Timm):  # which gives them as they should be
         return []
     mean = timm_mean(where)

@@ -40,7 +40,7 @@ class History:
     evaluations: list[dict[str, float]] = field(default_factory=list)
     seconds: float = 0.0  # of training, without evaluations and start-up
     wall: float = 0.0  # with them, and with what came before the first step
-    machines: list[str] = field(default_factory=list)  # one after the other, where it went on elsewhere
+    machines: list[str] = field(default_factory=list)  # several, if it was resumed on another machine
     at_a_time: int = 1  # the most runs that shared a GPU with it, itself counted
 
     @classmethod
@@ -120,7 +120,7 @@ def train(
                 progress.step(done, step.meter.read()[0])
             if stop_agreed(stopped, done, last):
                 if not last:
-                    _measured(step, done, start, folder)  # a spoilt network is not saved
+                    _measured(step, done, start, folder)  # a network with nan or inf is not saved
                     history.seconds += time.monotonic() - began
                     history.wall = before + time.monotonic() - entered
                     _save(folder, done, step, batches, history, step.meter.state())

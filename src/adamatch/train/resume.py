@@ -52,7 +52,7 @@ def check_test(theirs: Run, ours: Run, where: Path) -> None:
 
 
 def resumed(theirs: Run, ours: Run) -> Run:
-    """Ours; where theirs is the same from an earlier run's model, it is that one that is meant."""
+    """The requested run; if the folder's is the same, started from an earlier run's model, the folder's."""
     return replace(ours, continues=theirs.continues) if _same(theirs, ours) else ours
 
 

@@ -47,7 +47,7 @@ class RunFolder:
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
         """Hold the folder for this run: no other run's folder, and no other process at the same time.
 
-        Gives the run as it is to be done: where a finished run is prolonged, it starts from that one's model.
+        Returns the run to do: one that extends a finished run starts from its model.
         """
         with self.hold():
             if ranks.rank() > 0:

@@ -20,7 +20,7 @@ FAVOUR = 2.0  # what is added to the logit of a class
 
 
 def agreement(a: Probabilities, b: Probabilities) -> float:
-    """The part of the images [n] that two networks take for the same class."""
+    """The fraction of images [n] on which two networks agree."""
     return float((predictions(a) == predictions(b)).mean())
 
 
