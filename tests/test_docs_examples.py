@@ -52,7 +52,8 @@ def check(words: list[str]) -> None:
         case ["python", "-c", code]:
             compile(code, "-c", "exec")
         case ["python", file, *given]:
-            text = (ROOT / file).read_text()
+            shared = ("evidence.py", "record.py")  # options of several benchmarks
+            text = "".join(path.read_text() for path in (ROOT / file, *(ROOT / "benchmarks" / name for name in shared)))
             for option in (each for each in given if each.startswith("--")):
                 assert f'"{option}"' in text, f"{file} has no {option}"
         case ["pytest", *given]:

@@ -102,7 +102,7 @@ def test_without_batch_norm_it_is_said_once_that_both_forwards_coincide(
 def test_a_network_that_does_not_fit_the_classes(tmp_path: Path) -> None:
     flat = nn.Flatten()
     for net, message in (
-        (nn.Sequential(flat, nn.Linear(192, 5)), r"gives \[2, 5\] for two images: with 3 classes"),
+        (nn.Sequential(flat, nn.Linear(192, 5)), r"gives \[2, 5\] for two images: 3 classes need 3 outputs"),
         (nn.Sequential(flat, nn.Linear(7, 3)), r"cannot take images \[2, 3, 8, 8\]"),
     ):
         with pytest.raises(InputError, match=message):

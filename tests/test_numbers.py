@@ -105,7 +105,7 @@ def test_absurd_options_of_a_method(
     method: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for value in (*ABSURD, f"{HUGE},{ENDLESS}", "nan,inf", "0"):
-        if (option, value) != ("decay", "0"):
+        if (option, value) != ("alignment_decay", "0"):
             line = f"{TRAIN} --method {method} --option {option}={value}"
             assert option.split("_")[0] in said(line, tmp_path, capsys)
 
@@ -116,7 +116,7 @@ def test_sound_numbers_are_taken(tmp_path: Path) -> None:
     words = [word for name, value in sound.items() for word in (f"--{name}", value)]
     line = [word.format(folder=tmp_path) for word in TRAIN.split(" ")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["adamatch", *line, *words, "--option", "window=65536", "--device", "cpu"])
+        patch.setattr(sys, "argv", ["adamatch", *line, *words, "--option", "alignment_window=65536", "--device", "cpu"])
         with pytest.raises(Began):
             cli.main()
 

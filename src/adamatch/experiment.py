@@ -104,7 +104,8 @@ def solve(
         if run.continues:
             where = folder.path / resume.EARLIER
             say(
-                f"this is another run: {run.recipe.images:,} images, from the finished run's model, which is in {where}"
+                f"this is another run: {run.recipe.images:,} images, "
+                f"from the model of the finished run, which is in {where}"
             )
         generations, taught, before = methods.get(run.method).generations(run.options), problem, None
         for number in range(generations):

@@ -169,6 +169,7 @@ def _check(
     for name, value, least in counts:
         if not hasattr(value, "__index__") or value < least:
             raise InputError(f"{argument(name)} is a whole number from {least}, not {shortened(value)}")
+    Run(seed=seed, labels=labels_per_class or 0)  # refuses what is too large
     for name, images in given.items():
         if contains(images, out):
             raise InputError(f"{out} lies in {argument(name)} {images}, among its images: choose a folder beside it")
@@ -182,7 +183,8 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     count = sum(map(len, problem.labelled))
     names = ", ".join(problem.classes[:NAMED]) + (", ..." if len(problem.classes) > NAMED else "")
     lines = [
-        f"{len(problem.classes)} classes ({names}), {count:,} labelled, {len(problem.unlabelled):,} unlabelled images"
+        f"{len(problem.classes)} classes ({names}), {count:,} labelled and "
+        f"{len(problem.unlabelled):,} unlabelled images"
     ]
     if "source" in problem.tests:
         lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"

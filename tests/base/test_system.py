@@ -60,7 +60,9 @@ def test_tests_that_need_no_posix_pass_without_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize("asked", [["--help"], ["fit", "--help"], ["export", "--help"], ["--version"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "asked", [["--help"], ["predict", "--help"], ["export", "--help"], ["--version"], ["nonsense"]]
+)
 def test_help_comes_without_torch(asked: list[str], tmp_path: Path) -> None:
     program = f"import sys; sys.modules['torch'] = sys.modules['numpy'] = None; sys.argv = ['adamatch', *{asked}]; "
     done = python(["-c", program + "from adamatch.cli import main; main()"], tmp_path)

@@ -262,7 +262,7 @@ SSDA1 = experiments.with_labels(replace(HARD, labels=1))
 BY_RECIPE = experiments.with_labels(SSDA5)
 ORACLE = experiments.oracle(HARD)
 SSL5 = replace(HARD, task="ssl", source="", labels=5)
-EACH_TASK = [HARD, SSL5, BY_RECIPE, SSDA5, lower(SSDA5, repeat=False), lower(BY_RECIPE, spread=1)]
+EACH_TASK = [HARD, SSL5, BY_RECIPE, SSDA5, lower(SSDA5, repeat=False), lower(BY_RECIPE, target_label_steps=1)]
 BY_TAU = [lower(HARD, tau=tau) for tau in (0.8, 0.95)]
 
 
@@ -271,8 +271,21 @@ BY_TAU = [lower(HARD, tau=tau) for tau in (0.8, 0.95)]
     [
         # A budget's, however few.
         ([*BY_TAU, replace(BY_TAU[0], seed=1), HARD], ["tau=0.8", "tau=0.95", "tau=0.8", ""]),
-        ([SSDA1, *(replace(lower(SSDA1, late=0.0), seed=seed) for seed in (1, 2))], ["", "late=0.0", "late=0.0"]),
-        (EACH_TASK, ["", "", "", "repeat=True, late=0.0", "late=0.0, spread=1", "spread=1"]),  # has its own
+        (
+            [SSDA1, *(replace(lower(SSDA1, target_labels_from=0.0), seed=seed) for seed in (1, 2))],
+            ["", "target_labels_from=0.0", "target_labels_from=0.0"],
+        ),
+        (
+            EACH_TASK,
+            [
+                "",
+                "",
+                "",
+                "repeat=True, target_labels_from=0.0",
+                "target_labels_from=0.0, target_label_steps=1",
+                "target_label_steps=1",
+            ],
+        ),  # has its own
         ([ORACLE, replace(ORACLE, seed=1), lower(ORACLE, tau=0.5)], ["", "", "tau=0.5"]),
         ([lower(HARD, tau=0.5), ORACLE, lower(ORACLE, tau=0.5)], ["", f"tau={HARD.recipe.tau}", ""]),  # that of UDA
     ],
@@ -302,7 +315,7 @@ def test_seeds_are_counted_once() -> None:
 
 
 EARLY = Run(benchmark=experiments.PRETRAINING, source="real", target="sketch", weights="timm:a")
-TO_THE_END = lower(EARLY, stop=0)
+TO_THE_END = lower(EARLY, stop_after=0)
 SCRATCH = replace(EARLY, weights="", recipe=Run(benchmark=experiments.PRETRAINING).recipe)
 
 
@@ -336,7 +349,7 @@ def test_pre_training_beside_the_papers() -> None:
     [
         replace(EARLY, weights="timm:b"),
         lower(EARLY, lr=0.001),
-        lower(EARLY, stop=2**20),
+        lower(EARLY, stop_after=2**20),
         lower(TO_THE_END, images=2**20),
         replace(SCRATCH, recipe=lower(SCRATCH, images=2**20).recipe),
         replace(EARLY, options={"align": "none"}),

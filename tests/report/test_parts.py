@@ -270,4 +270,4 @@ def test_what_the_command_line_has_no_word_for_is_python(tmp_path: Path) -> None
     assert line.startswith(
         "adamatch.train(Run(benchmark='handwriting', task='uda', source='rendered', target='handwritten', "
     )
-    assert "recipe=recipe('handwriting', 'paper', 'uda', average=0.5)), out=" in line
+    assert "recipe=recipe('handwriting', 'paper', 'uda', ema_decay=0.5)), out=" in line

@@ -40,6 +40,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 def name_methods_and_networks(command: Any) -> None:
     """Put their names into a command's help. They are not there from the start: to import them takes seconds."""
+    if not {"method", "network"} & {option.name for option in command.params}:
+        return
     from adamatch.methods import METHODS
     from adamatch.networks import NETWORKS
 

@@ -161,8 +161,8 @@ def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress
     progress.say(f"resuming from step {start} of {batches.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
         progress.say(
-            f"the run was on {facts.get('ranks', 1)} ranks before, now on {ranks.count()}: it takes sums in another "
-            "order, and is not the same bit for bit"
+            f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: "
+            "it takes sums in another order, and is not the same bit for bit"
         )
     return history, start
 
@@ -192,7 +192,7 @@ def _measured(step: Step, done: int, start: int, folder: RunFolder) -> dict[str,
         spoilt = f"the network is not finite at step {done}"
     if spoilt:
         raise InputError(
-            f"{spoilt}: the learning rate is likely too high (try a smaller {argument('lr')}); the last checkpoint "
-            f"is {checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
+            f"{spoilt}: the learning rate is likely too high (try a smaller {argument('lr')}); "
+            f"the last good checkpoint is {checkpoint.newest(folder.checkpoints) or 'none: it happened too early'}"
         )
     return dict(metrics)
