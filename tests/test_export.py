@@ -84,6 +84,7 @@ def test_a_wide_residual_network_in_onnx(
     assert list(file.parent.iterdir()) == [file]  # nothing half written is left
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_imagenet("efficientnet-lite0"), reason="needs the extra `photos`")
 def test_a_pretrained_network_in_onnx(tmp_path: Path, mixed: list[Path], infer: ModuleType) -> None:
     model = model_of("efficientnet-lite0", 32, images_of("efficientnet-lite0").shape)

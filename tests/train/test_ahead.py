@@ -44,6 +44,7 @@ def test_passes_are_those_of_the_methods() -> None:
     assert precompile._pass("mcd", RECIPE) is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not runtime.AVAILABLE, reason="needs Triton")
 def test_every_kernel_of_a_pass_is_compiled_by_one_process(tmp_path: Path) -> None:
     """In processes of their own, as it is done: what they change in torch and Triton does not come back."""
