@@ -90,7 +90,7 @@ class Separable(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Wider, each channel by itself, narrow again; beside a skip where the shape stays."""
+    """Expand, depthwise, project; with a skip where the shape stays."""
 
     def __init__(self, before: int, after: int, *, size: int, stride: int, wider: int) -> None:
         super().__init__()
