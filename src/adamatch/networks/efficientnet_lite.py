@@ -75,7 +75,7 @@ class EfficientNetLite(nn.Module):
 
 
 class Separable(nn.Module):
-    """A convolution of each channel by itself, then one across channels: the first scale's block."""
+    """Depthwise, then pointwise: the block of the first scale."""
 
     def __init__(self, before: int, after: int, *, size: int, stride: int) -> None:
         super().__init__()
