@@ -385,7 +385,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
 
 
 COMMANDS = ["", "demo", "fit", "predict", "evaluate", "report", "export", "choose", "train", "data", "grid"]
-COMMANDS += [f"data {name}" for name in ("list", "download", "prepare", "verify", "generate mnistm", "generate digits")]
+COMMANDS += [f"data {name}" for name in ("list", "download", "prepare", "verify")]
 COMMANDS += [f"grid {name}" for name in ("plan", "run", "status", "table")]
 
 

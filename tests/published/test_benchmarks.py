@@ -100,10 +100,6 @@ def test_what_is_wrong_is_said_in_one_line(given: dict[str, str], says: str, roo
     assert "\n" not in str(error.value)
 
 
-def test_a_generated_domain_and_all_are_accepted() -> None:
-    benchmarks.check_domains("digitfive", "all", "mnistm_generated")
-
-
 def test_handwriting_needs_no_data() -> None:
     train = benchmarks.load("handwriting", "handwritten", "train", Path("nowhere"))
     test = benchmarks.load("handwriting", "handwritten", "test", Path("nowhere"))

@@ -1,8 +1,6 @@
-"""`adamatch data`: list, download, prepare, verify, generate."""
+"""`adamatch data`: list, download, prepare, verify."""
 
 import contextlib
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,12 +21,10 @@ from rich.text import Text
 from adamatch.base.console import console as plain_console
 from adamatch.base.console import print_table
 from adamatch.base.errors import InputError, shown
-from adamatch.datasets import digits
-from adamatch.datasets.catalog import SETS, Job, default_root, domains_of, plan, store_path, stores
+from adamatch.datasets.catalog import SETS, Job, default_root, domains_of, plan, stores
 from adamatch.datasets.download import fetch
 from adamatch.datasets.prepare import store_split
-from adamatch.datasets.source import Domain, Found, Split
-from adamatch.datasets.synthetic import mnistm_generated, synthetic_drawn
+from adamatch.datasets.source import Domain
 from adamatch.datasets.verify import picture
 from adamatch.datasets.verify import verify as check
 from adamatch.images.store import Store
@@ -43,8 +39,6 @@ app = typer.Typer(
 
 `adamatch data prepare digitfive --from ~/downloads`, then `adamatch data verify digitfive`""",
 )
-generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the originals cannot be had.")
-app.add_typer(generate, name="generate")
 console = plain_console()
 
 Root = Annotated[
@@ -52,8 +46,6 @@ Root = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
-MOST = 10_000_000  # images that are drawn: 30 GB of them
-Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Random seed")]
 Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
 
 
@@ -72,8 +64,6 @@ def list_sets(data: Root = None) -> None:
             counts = [count if isinstance(count, int) else sum(count) for count in entry.counts.values()]
             images = " + ".join(f"{count:,}" for count in counts)
             table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
-        for domain, paths in here.items():
-            table.add_row(name, shown(domain), "", "", "made here", _on_disk(paths))
     print_table(table)
     console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
 
@@ -160,52 +150,6 @@ def verify(
                 _say(f"look  {sheet}")
     if errors:
         raise typer.Exit(1)
-
-
-@generate.command("mnistm")
-def generate_mnistm(
-    source: Annotated[Path, typer.Option("--from", help="Folder with MNIST's four files")],
-    photos: Annotated[
-        Path, typer.Option(help="Folder of photographs for the backgrounds (MNIST-M used the 500 of BSDS500)")
-    ],
-    seed: Seed = 0,
-    workers: Workers = None,
-    data: Root = None,
-) -> None:
-    """MNIST over patches of photographs, as MNIST-M was made. The domain is called `mnistm_generated`.
-
-    Example: `adamatch data generate mnistm --from ~/downloads --photos ~/photos`
-    """
-    found = digits.mnist(Found(source))
-    if not found:
-        raise InputError(f"{source} does not hold MNIST: `adamatch data download digitfive --domain mnist` fetches it")
-    splits = {split: partial(mnistm_generated, mnist, photos, split, seed) for split, mnist in found.items()}
-    _run(_generated("mnistm_generated", splits, seed, data), workers)
-
-
-@generate.command("digits")
-def generate_digits(
-    train: Annotated[int, typer.Option(min=1, max=MOST, help="Training images")] = 25000,
-    test: Annotated[int, typer.Option(min=1, max=MOST, help="Test images")] = 9000,
-    seed: Seed = 0,
-    workers: Workers = None,
-    data: Root = None,
-) -> None:
-    """Coloured numbers drawn with fonts, in the manner of Synthetic Digits. The domain is called `synthetic_drawn`.
-
-    Example: `adamatch data generate digits --train 60000`
-    """
-    counts = {"train": train, "test": test}
-    splits = {split: partial(synthetic_drawn, count, split, seed) for split, count in counts.items()}
-    _run(_generated("synthetic_drawn", splits, seed, data), workers)
-
-
-def _generated(domain: str, splits: Mapping[str, Callable[[], Split]], seed: int, data: Path | None) -> list[Job]:
-    jobs = []
-    for split, find in splits.items():
-        info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
-        jobs.append(Job(store_path("digitfive", domain, split, 32, data), find, 32, info))
-    return jobs
 
 
 def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:

@@ -210,6 +210,5 @@ DIGIT_FIVE = DataSet(
     read,
     (32,),
     {"digitfive": 32},
-    generated=("mnistm_generated", "synthetic_drawn"),
 )
 SVHN = DataSet({"svhn": _SVHN_EXTRA}, svhn, (32,), {"svhn": 32}, unlabelled="extra")

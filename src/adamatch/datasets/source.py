@@ -104,7 +104,6 @@ class DataSet:
     sizes: tuple[int, ...]
     benchmarks: Mapping[str, int]  # {name of a benchmark: side of its images}
     unlabelled: str = ""  # a split of further images, which SSL takes as unlabelled ones beside those of "train"
-    generated: tuple[str, ...] = ()  # domains that `adamatch data generate` makes: not part of what was published
 
 
 def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Labels:
