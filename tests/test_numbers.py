@@ -31,7 +31,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "grid plan handwriting": ("gpus",),
     GRID: ("seconds", "processes"),
     f"{GRID} --engine slurm": ("cpus-per-run", "gpus-per-run", "minutes", "array-limit", "at-once"),
-    "data prepare svhn --from {folder}": ("size", "workers"),
+    "data prepare svhn --from {folder}": ("size",),
 }
 ABSURD = (HUGE, ENDLESS, "9" * 5000, "-1", "nan", "inf", "1e999", "", "ten")
 OPTIONS = {

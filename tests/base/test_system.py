@@ -34,9 +34,9 @@ from colours import TINY, arrays
 model = adamatch.fit(source=arrays(30), target=arrays(30, 1)[0], out="run", **TINY)
 assert adamatch.load("run", device="cpu").predict(arrays(4)[0]).labels == model.predict(arrays(4)[0]).labels
 from adamatch.images.store import Writer
-writer = Writer("store", count=3, size=8, classes=("a", "b"), labelled=False)
-writer.images[:], writer.done[:] = 7, 1
-assert (writer.commit().images == 7).all()
+writer = Writer("store", count=3, size=8)
+writer.images[:] = 7
+assert (writer.commit(None, ("a", "b"), {}).images == 7).all()
 """
 
 

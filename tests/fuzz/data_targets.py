@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,7 @@ def published(
         if part not in found:
             raise InputError(f"{path}: no {part}")
         of, size = found[part](), 96 if name == "stl10" else 32
-        wanted = np.arange(of.count) < LOOKED_AT
-        return of.labels, of.classes, [(index, fit(payload, size)) for index, payload in of.images(wanted)]
+        return of.labels, of.classes, [(row, fit(payload, size)) for row, payload in islice(of.images(), LOOKED_AT)]
 
     return Target(make, read, checked, inside)
 

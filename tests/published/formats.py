@@ -22,19 +22,15 @@ Array = NDArray[Any]
 
 def store(path: Path, images: Array, labels: Array | None = None, classes: Sequence[str] = "", **info: object) -> Path:
     """A finished store."""
-    labelled = labels is not None
-    writer = Writer(path, count=len(images), size=images.shape[1], classes=classes, labelled=labelled, info=info)
-    writer.images[:], writer.done[:] = images, 1
-    if writer.labels is not None and labels is not None:
-        writer.labels[:] = labels
-    writer.commit()
+    writer = Writer(path, count=len(images), size=images.shape[1])
+    writer.images[:] = images
+    writer.commit(labels, classes, info)
     return path
 
 
 def prepared(split: Split | Callable[[], Split], path: Path, size: int = 32, **how: Any) -> Store:
     """A split through the whole way, into a store."""
-    how = {"info": {}, "workers": 2, **how}
-    for _ in store_split((lambda: split) if isinstance(split, Split) else split, path, size, **how):
+    for _ in store_split((lambda: split) if isinstance(split, Split) else split, path, size, **{"info": {}, **how}):
         pass
     return Store.open(path)
 

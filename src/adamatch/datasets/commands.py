@@ -21,7 +21,7 @@ from rich.text import Text
 from adamatch.base.console import console as plain_console
 from adamatch.base.console import print_table
 from adamatch.base.errors import InputError, shown
-from adamatch.datasets.catalog import SETS, Job, default_root, domains_of, plan, stores
+from adamatch.datasets.catalog import SETS, default_root, domains_of, plan, stores
 from adamatch.datasets.download import fetch
 from adamatch.datasets.prepare import store_split
 from adamatch.datasets.source import Domain
@@ -46,7 +46,6 @@ Root = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
-Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
 
 
 @app.command("list")
@@ -108,18 +107,25 @@ def prepare(
     source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
     domain: Domains = None,
     size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
-    workers: Workers = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
     data: Root = None,
 ) -> None:
-    """Make stores of the archives in a folder; nothing is unpacked. Finished stores are skipped, begun ones resumed.
+    """Make stores of the archives in a folder; nothing is unpacked. Finished stores are left as they are.
 
     Example: `adamatch data prepare domainnet --from /big/disk --size 64`
     """
     jobs, missing = plan(name, source, data or default_root(), domain, size)
     for line in missing:
         _say(line, "missing", "yellow")
-    _run(jobs, workers, skip_bad)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        for job in jobs:
+            task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
+            kept = " (already there: left as it is; remove it to make another)" if job.path.exists() else ""
+            done = 0
+            for done, total in store_split(job.find, job.path, job.size, info=job.info, skip_bad=skip_bad):
+                progress.update(task, completed=done, total=total)
+            _say(f"{job.path}: {done:,} images{kept}")
     _say(f"next: adamatch data verify {name}{_data_option(data)}")
 
 
@@ -150,21 +156,6 @@ def verify(
                 _say(f"look  {sheet}")
     if errors:
         raise typer.Exit(1)
-
-
-def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
-    """Make the stores, one after the other, each with all workers."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        for job in jobs:
-            task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
-            there = (job.path / "store.json").is_file()
-            done = 0
-            making = store_split(job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad)
-            for done, total in making:
-                progress.update(task, completed=done, total=total)
-            kept = " (already there: left as it is; remove it to make another)" if there else ""
-            _say(f"{job.path}: {done:,} images{kept}")
 
 
 def _say(line: str, level: str = "", colour: str = "") -> None:

@@ -14,9 +14,8 @@ from adamatch.images.store import Labels, Pixels
 
 # Images per split: their number, or the number in each class. "train+test": the split is ours, the sum is published.
 Counts = Mapping[str, int | tuple[int, ...]]
-# An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or a function that makes them.
-Payload = Encoded | Path | Pixels | Callable[[], Pixels]
-Wanted = NDArray[np.bool_]
+# An encoded image (its bytes, or the file that holds them), or pixels (h, w) or (h, w, 3).
+Payload = Encoded | Path | Pixels
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,13 @@ class Domain:
 
 @dataclass(frozen=True)
 class Split:
-    """One split of one domain, as found: `images(wanted)` yields (index, payload) in any order, where wanted[index]."""
+    """One split of one domain, as found: `images()` yields (row, image), each row once, in any order."""
 
     count: int
     labels: Labels | None
     classes: tuple[str, ...]
-    images: Callable[[Wanted], Iterator[tuple[int, Payload]]]
+    images: Callable[[], Iterator[tuple[int, Payload]]]
     files: tuple[Path, ...]
-    names: tuple[str, ...] = ()  # of its images, where they have some
 
 
 # What a reader returns: the splits whose files are there, each opened only when it is asked for.
@@ -118,22 +116,15 @@ def from_arrays(images: Pixels, labels: Labels | None, classes: tuple[str, ...],
     """A split whose pixels (n, h, w) or (n, h, w, 3) are in memory."""
     if labels is not None and len(labels) != len(images):
         raise InputError(f"{files[0]} has {len(images)} images and {len(labels)} labels: fetch it again")
-
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        return ((int(i), images[i]) for i in np.flatnonzero(wanted))
-
-    return Split(len(images), labels, classes, each, tuple(files))
+    return Split(len(images), labels, classes, lambda: enumerate(images), tuple(files))
 
 
 def from_names(
     archive: Path, names: Sequence[str], labels: Labels, classes: tuple[str, ...], files: Sequence[Path] = ()
 ) -> Split:
     """A split whose images are these members of a zip, a tar or a folder, in this order."""
-
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        return contents(archive, {name: i for i, name in enumerate(names) if wanted[i]})
-
-    return Split(len(names), labels, classes, each, (archive, *files), tuple(names))
+    rows = {name: row for row, name in enumerate(names)}
+    return Split(len(names), labels, classes, lambda: contents(archive, rows), (archive, *files))
 
 
 def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:

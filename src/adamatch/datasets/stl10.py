@@ -16,7 +16,6 @@ from adamatch.datasets.source import (
     Payload,
     Split,
     Splits,
-    Wanted,
     check_labels,
     files_at,
 )
@@ -46,14 +45,14 @@ def _split(place: Path, split: str) -> Split:
     if labels:  # they count from 1
         numbers = check_labels(np.frombuffer(texts[labels], np.uint8).astype(np.int64) - 1, 10, str(place))
 
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
+    def each() -> Iterator[tuple[int, Payload]]:
         with open_member(place, pixels) as file:
-            for i in range(count):
+            for row in range(count):
                 data = file.read(BYTES)
                 if len(data) != BYTES:
                     raise InputError(f"{place}: {pixels} ends too early: fetch it again")
-                if wanted[i]:  # stored by channel, then column, then row
-                    yield i, np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0)
+                # stored by channel, then column, then row
+                yield row, np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0)
 
     return Split(count, numbers, CLASSES, each, (place,))
 

@@ -37,7 +37,7 @@ def verify(root: Path, name: str) -> Iterator[Finding]:
         for split, path in splits.items():
             label = f"{name}/{domain}/{split}-{size}"
             try:
-                opened[split] = Store.whole(path)
+                opened[split] = Store.open(path, whole=True)
             except InputError as error:
                 yield Finding("error", label, str(error))
             else:
