@@ -139,22 +139,13 @@ def domainnet(
         (folder / f"{domain}_{split}.txt").write_text("".join(lines))
 
 
-def cifar(path: Path, parts: dict[str, tuple[Array, Array]], kind: str) -> None:
-    """kind: "binary" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
-    import scipy.io
-
-    members = {}
-    many = "100" in path.name
+def cifar(path: Path, parts: dict[str, tuple[Array, Array]]) -> None:
+    """parts: {member: (images (n, 32, 32, 3), labels)}."""
+    members, many = {}, "100" in path.name
     for name, (images, labels) in parts.items():
-        data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
-        columns = [labels.astype(np.uint8)[:, None], data]
-        if kind == "binary":  # CIFAR-100 has a coarse label first
-            members[f"batches/{name}.bin"] = np.hstack([columns[0] * 0 + 7] * many + columns).tobytes()
-        else:
-            out = io.BytesIO()
-            arrays = {"data": data, "fine_labels" if many else "labels": columns[0], "batch_label": "training"}
-            scipy.io.savemat(out, arrays, do_compression=True)
-            members[f"batches/{name}.mat"] = out.getvalue()
+        data = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+        column = labels.astype(np.uint8)[:, None]
+        members[f"batches/{name}.bin"] = np.hstack([column * 0 + 7] * many + [column, data]).tobytes()
     tar(path, members)
 
 

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import io
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -184,14 +183,6 @@ def test_a_wrong_checksum_never_gets_the_final_name(server: Server, tmp_path: Pa
         get(file(server, "/other", checksum=SHA256), tmp_path)
     assert names(tmp_path) == []
     get(file(server, "/other", "/data.bin", checksum=MD5), tmp_path)
-
-
-def test_too_little_space_is_noticed_first(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(InputError, match=r"has 0\.0 GB free and data\.bin needs 0\.0 GB more"):
-        get(file(server), tmp_path)
-    assert names(tmp_path) == []
 
 
 def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
