@@ -4,17 +4,10 @@ import contextlib
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -56,13 +49,11 @@ def list_sets(data: Root = None) -> None:
     for column in ("set", "domain", "images", "download", "licence", "here"):
         table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
     for name, data_set in SETS.items():
-        here: dict[str, list[Path]] = {}
-        for (domain, _), splits in stores(root, name).items():
-            here.setdefault(domain, []).extend(splits.values())
+        here = stores(root, name)
         for domain, entry in data_set.domains.items():
-            counts = [count if isinstance(count, int) else sum(count) for count in entry.counts.values()]
-            images = " + ".join(f"{count:,}" for count in counts)
-            table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
+            images = " + ".join(f"{np.sum(count):,}" for count in entry.counts.values())
+            paths = [path for (of, _), splits in here.items() if of == domain for path in splits.values()]
+            table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(paths))
     print_table(table)
     console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
 
@@ -83,8 +74,7 @@ def download(
     wanted = {file: entry.page for entry in domains_of(name, domain).values() for file in entry.files}
     folder = to or (data or default_root()) / "archives" / name
     failed: list[InputError] = []
-    text, rate = TextColumn("{task.description}"), TransferSpeedColumn()
-    with Progress(text, BarColumn(), DownloadColumn(), rate, TimeRemainingColumn(), console=console) as progress:
+    with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console) as progress:
         for file, page in wanted.items():
             task = progress.add_task(file.name, total=file.size)
             try:
@@ -117,8 +107,7 @@ def prepare(
     jobs, missing = plan(name, source, data or default_root(), domain, size)
     for line in missing:
         _say(line, "missing", "yellow")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(console=console) as progress:
         for job in jobs:
             task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
             kept = " (already there: left as it is; remove it to make another)" if job.path.exists() else ""

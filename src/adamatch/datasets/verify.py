@@ -66,22 +66,19 @@ def _counted(opened: dict[str, Store], domain: Domain, label: str, size: int) ->
         if not set(key.split("+")) <= set(opened):
             continue
         parts = [opened[split] for split in key.split("+")]
-        total = sum(map(len, parts))
-        expected = published if isinstance(published, int) else sum(published)
-        where = f"{label}/{key}-{size}"
+        total, expected, where = sum(map(len, parts)), int(np.sum(published)), f"{label}/{key}-{size}"
+        found: int | tuple[int, ...] = total
+        if isinstance(published, tuple):
+            labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+            found = tuple(np.bincount(labels, minlength=len(published)).tolist())
         if total != expected and domain.subset.get(key) == total:
             yield Finding("note", where, f"the customary subset of {total:,} of the {expected:,} published images")
         elif total != expected:
             yield Finding("error", where, f"{total:,} images, but {expected:,} were published")
-        elif isinstance(published, int):
-            yield Finding("ok", where, f"{total:,} images, as published")
+        elif found != published:
+            yield Finding("error", where, f"images per class are {found}, not {published}")
         else:
-            labels = np.concatenate([part.labels for part in parts if part.labels is not None])
-            each = np.bincount(labels, minlength=len(published)).tolist()
-            if each == list(published):
-                yield Finding("ok", where, f"{total:,} images, as published in each of {len(published)} classes")
-            else:
-                yield Finding("error", where, f"images per class are {each}, not {list(published)}")
+            yield Finding("ok", where, f"{total:,} images, as published{' in each class' * (found != total)}")
 
 
 def _shared(train: Store, test: Store, label: str) -> Finding:
