@@ -272,14 +272,13 @@ def test_others_are_not(kind: str) -> None:
         read_image(encoded(image, kind))
 
 
-@pytest.mark.parametrize("chunk", [b"IDAT", b"IEND"])
-def test_every_checksum_of_a_png_is_compared(chunk: bytes) -> None:
-    """Pillow compares none of the pixels' own."""
+def test_the_checksum_of_a_pngs_pixels_is_compared() -> None:
+    """Pillow does not, when it loads them."""
     content = bytearray(encoded(Image.fromarray(picture())))
-    at = content.index(chunk)
+    at = content.index(b"IDAT")
     size = struct.unpack(">I", content[at - 4 : at])[0]
     content[at + 4 + size] ^= 1
-    with pytest.raises(InputError, match=f"corrupt .*checksum of its {chunk.decode()}"):
+    with pytest.raises(InputError, match=r"corrupt .*checksum in b'IDAT'"):
         read_image(bytes(content))
 
 

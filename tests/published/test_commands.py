@@ -40,11 +40,8 @@ def test_prepare_list_and_verify(folder: Path, tmp_path: Path) -> None:
     said = call("verify", "digitfive", "--data", data)
     assert said.endswith("exit 1")
     assert "20 images, but 60,000 were published" in said
-    assert (data / "digitfive" / "mnist" / "samples-train-32.png").is_file()
     (data / "digitfive" / "mnist" / "test-32" / "store.json").write_text("{")
-    said = call("verify", "digitfive", "--data", data)
-    assert "look " in said  # the other is drawn all the same
-    assert said.endswith("exit 1")
+    assert "error digitfive/mnist/test-32: " in call("verify", "digitfive", "--data", data)
 
 
 def test_list_shows_every_domain(tmp_path: Path) -> None:

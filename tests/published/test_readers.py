@@ -181,19 +181,6 @@ def test_pacs(folder: Path, kind: str) -> None:
     assert test.labels.tolist() == list(range(7))
 
 
-def test_pacs_follows_the_published_lists(folder: Path) -> None:
-    members = pacs_members(2)
-    formats.zipped(folder / "PACS.zip", members)
-    for split, i in (("train", 0), ("crossval", 1)):
-        lines = [f"photo/{name.split('/')[2]}/00{i}.png {k + 1}" for k, name in enumerate(list(members)[::2])]
-        (folder / f"photo_{split}_kfold.txt").write_text("\n".join(lines))
-    train, test = (prepared("pacs", folder, "photo", split) for split in ("train", "test"))
-    assert train.labels is not None
-    assert train.labels.tolist() == list(range(7))
-    assert len(test) == 7
-    assert not {x.tobytes() for x in train.images} & {x.tobytes() for x in test.images}
-
-
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_cifar(folder: Path, name: str) -> None:
     many = name == "cifar100"

@@ -1,6 +1,5 @@
 """`adamatch data`: list, download, prepare, verify."""
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +17,7 @@ from adamatch.datasets.catalog import SETS, default_root, domains_of, plan, stor
 from adamatch.datasets.download import fetch
 from adamatch.datasets.prepare import store_split
 from adamatch.datasets.source import Domain
-from adamatch.datasets.verify import picture
 from adamatch.datasets.verify import verify as check
-from adamatch.images.store import Store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -121,7 +118,6 @@ def prepare(
 @app.command()
 def verify(
     name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
-    pictures: Annotated[bool, typer.Option(help="Draw samples of each class, to look at")] = True,
     data: Root = None,
 ) -> None:
     """Hold stores against what was published: counts, checksums, unreadable images, images in both train and test.
@@ -138,11 +134,6 @@ def verify(
         for finding in check(root, each):
             errors += finding.level == "error"
             _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
-        for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
-            sheet = path.parent / f"samples-{path.name}.png"
-            with contextlib.suppress(InputError):  # a damaged store, reported above
-                picture(Store.open(path)).save(sheet)
-                _say(f"look  {sheet}")
     if errors:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""Is a prepared set what was published? Counts, checksums, unreadable images, duplicates, and a picture to look at."""
+"""Is a prepared set what was published? Counts, checksums, unreadable images, duplicates."""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
 
 from adamatch.base.errors import InputError
 from adamatch.datasets.catalog import SETS, stores
@@ -95,26 +94,3 @@ def _shared(train: Store, test: Store, label: str) -> Finding:
 
 def _hashes(store: Store) -> Iterator[bytes]:
     return (hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in store.images)
-
-
-def picture(store: Store) -> Image.Image:
-    """Samples of each class in rows under its name, drawn with a fixed seed; several columns of many classes."""
-    rng = np.random.default_rng(0)
-    side, line = max(48, min(store.size, 64)), 14
-    labels = store.labels if store.labels is not None else np.zeros(len(store), np.int64)
-    names = store.classes if store.labels is not None else ("unlabelled",)
-    per_class = 10 if len(names) <= 60 else 5
-    columns = -(-len(names) // 30)
-    rows = -(-len(names) // columns)
-    width, height = per_class * (side + 2) + 10, side + line + 4  # of one class
-    sheet = Image.new("RGB", (columns * width, rows * height), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(11)
-    for index, name in enumerate(names):
-        left, top = index // rows * width, index % rows * height
-        members = np.flatnonzero(labels == index)
-        title = f"{name if name == str(index) else f'{index} {name}'}  ({len(members):,})"
-        draw.text((left + 2, top), title, fill="black", font=font)
-        for k, i in enumerate(sorted(rng.permutation(members)[:per_class])):
-            image = Image.fromarray(np.asarray(store.images[i])).resize((side, side), Image.Resampling.NEAREST)
-            sheet.paste(image, (left + k * (side + 2), top + line))
-    return sheet
