@@ -115,7 +115,7 @@ def test_payloads_of_every_kind(tmp_path: Path) -> None:
 
 def test_no_images_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no images"):
-        run(from_arrays(formats.random_images(0, 16, 16, 3), None, ("a",), [tmp_path]), tmp_path / "store")
+        run(from_arrays(formats.random_images(0, 16, 16, 3), None, ("a",), tmp_path), tmp_path / "store")
 
 
 def test_a_disk_without_room_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

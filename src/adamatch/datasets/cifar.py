@@ -7,7 +7,7 @@ import numpy as np
 
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import members
-from adamatch.datasets.source import DataSet, Domain, Found, Split, Splits, check_labels, files_at, from_arrays
+from adamatch.datasets.source import DataSet, Domain, Found, Split, Splits, files_at, from_arrays
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _FINE = (
@@ -55,9 +55,8 @@ def _split(place: Path, domain: str, split: str) -> Split:
     if missing := [name for name in wanted if name not in parts]:
         raise InputError(f"{place} has no {missing[0]}: fetch it again")
     rows = np.concatenate([parts[name] for name in wanted])
-    labels = check_labels(rows[:, head - 1], len(CLASSES[domain]), str(place))
     images = rows[:, head:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return from_arrays(images, labels, CLASSES[domain], (place,))
+    return from_arrays(images, rows[:, head - 1], CLASSES[domain], place)
 
 
 def _set(name: str, size: int, md5: str, train: int, test: int) -> DataSet:

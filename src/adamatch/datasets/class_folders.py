@@ -8,8 +8,6 @@ from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-
 from adamatch.base.errors import InputError
 from adamatch.datasets.archive import is_image, members
 from adamatch.datasets.source import DataSet, Domain, File, Found, Split, Splits, from_names
@@ -41,7 +39,7 @@ def _split(place: Path, name: str, domain: str, split: str, classes: tuple[str, 
         raise InputError(f"{place} has no images in {domain}/<class>/: fetch it again")
     label = {name: number for number, each in enumerate(classes or images) for name in images.get(each, ())}
     names = fixed_split(images, f"{name}/{domain}")[split]
-    return from_names(place, names, np.array([label[each] for each in names], np.int64), classes or tuple(images))
+    return from_names(place, names, [label[each] for each in names], classes or tuple(images))
 
 
 @cache

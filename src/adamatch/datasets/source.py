@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from adamatch.images.store import Labels, Pixels
 Counts = Mapping[str, int | tuple[int, ...]]
 # An encoded image (its bytes, or the file that holds them), or pixels (h, w) or (h, w, 3).
 Payload = Encoded | Path | Pixels
+Numbers = NDArray[Any] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class DataSet:
     unlabelled: str = ""  # a split of further images, which SSL takes as unlabelled ones beside those of "train"
 
 
-def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Labels:
+def check_labels(labels: Numbers, classes: int, where: str) -> Labels:
     """Labels as int64 (n,), or an error where one names no class."""
     flat = np.asarray(labels).reshape(-1)
     if flat.dtype.kind not in "biuf" or not np.isin(flat, np.arange(classes)).all():
@@ -112,19 +114,19 @@ def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Label
     return flat.astype(np.int64)
 
 
-def from_arrays(images: Pixels, labels: Labels | None, classes: tuple[str, ...], files: Sequence[Path]) -> Split:
-    """A split whose pixels (n, h, w) or (n, h, w, 3) are in memory."""
-    if labels is not None and len(labels) != len(images):
-        raise InputError(f"{files[0]} has {len(images)} images and {len(labels)} labels: fetch it again")
-    return Split(len(images), labels, classes, lambda: enumerate(images), tuple(files))
+def from_arrays(images: Pixels, labels: Numbers | None, classes: tuple[str, ...], *files: Path) -> Split:
+    """A split whose pixels (n, h, w) or (n, h, w, 3) are in memory, out of these files; the last one has the labels."""
+    checked = None if labels is None else check_labels(labels, len(classes), str(files[-1]))
+    if checked is not None and len(checked) != len(images):
+        raise InputError(f"{files[0]} has {len(images)} images and {len(checked)} labels: fetch it again")
+    return Split(len(images), checked, classes, lambda: enumerate(images), files)
 
 
-def from_names(
-    archive: Path, names: Sequence[str], labels: Labels, classes: tuple[str, ...], files: Sequence[Path] = ()
-) -> Split:
-    """A split whose images are these members of a zip, a tar or a folder, in this order."""
-    rows = {name: row for row, name in enumerate(names)}
-    return Split(len(names), labels, classes, lambda: contents(archive, rows), (archive, *files))
+def from_names(archive: Path, names: Sequence[str], labels: Numbers, classes: tuple[str, ...], *lists: Path) -> Split:
+    """A split whose images are these members of a zip, a tar or a folder, in this order; their labels are of a list."""
+    files, rows = (archive, *lists), {name: row for row, name in enumerate(names)}
+    checked = check_labels(labels, len(classes), str(files[-1]))
+    return Split(len(names), checked, classes, lambda: contents(archive, rows), files)
 
 
 def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:
