@@ -124,11 +124,6 @@ def test_a_part_that_is_there(
     assert [wanted for _, wanted in server.asked] == asked
 
 
-def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
-    server.ranges, server.cuts = False, [2_000_000]
-    get(file(server, size=len(DATA), checksum=SHA256), tmp_path)
-
-
 def test_a_source_that_is_gone_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
     get(file(server, "/gone", "/data.bin", checksum=MD5), tmp_path)
     assert [path for path, _ in server.asked] == ["/gone", "/data.bin"], "asked once, not again and again"
