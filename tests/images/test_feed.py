@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def equal(a: list[tuple[Tensor, Tensor | None]], b: list[tuple[Tensor, Tensor | 
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9), (3,)])
+@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9)])
 @pytest.mark.parametrize("soft", [False, True])
 def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...], soft: bool) -> None:
     of = pool(*sizes)
@@ -56,7 +56,9 @@ def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...],
         expected = np.random.default_rng(0).dirichlet([1, 1, 1], len(of)).astype(np.float32)
         of = Labelled(of.parts, expected)
     whole = torch.from_numpy(np.concatenate(of.parts)).permute(0, 3, 1, 2)
-    for x, y in take(feed(of, place), 12):
+    taken = take(feed(of, place), 20)
+    assert equal(taken, take(feed(of, "device"), 20))
+    for x, y in taken:
         assert x.dtype == torch.uint8
         assert x.shape == (4, 3, 8, 8)
         assert x.is_contiguous(memory_format=torch.channels_last)
@@ -65,14 +67,6 @@ def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...],
         for image, label in zip(x, y, strict=True):
             row = int((whole == image).flatten(1).all(1).nonzero().item())
             assert label.tolist() == expected[row].tolist()
-
-
-@pytest.mark.parametrize("place", ["host", "disk"])
-@pytest.mark.parametrize("labelled", [True, False])
-@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9)])
-def test_every_place_gives_the_same(place: Place, labelled: bool, sizes: tuple[int, ...]) -> None:
-    of = pool(*sizes, labelled=labelled)
-    assert equal(take(feed(of, place), 20), take(feed(of, "device"), 20))
 
 
 def test_a_pool_on_disk_is_mapped_and_gives_the_same(tmp_path: Path) -> None:
@@ -116,12 +110,6 @@ def test_another_feed_of_the_same_images_holds_them_once(place: Place) -> None:
     assert equal(take(other, 7), take(feed(of, place, batch=5, seed=2), 7))
     assert equal(take(first, 2), alone[1:]), "neither disturbs the other"
     assert (first.taken, other.taken) == (3, 7)
-
-
-def test_an_unknown_place_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no place is called 'dsik': did you mean 'disk'"):
-        feed(pool(5), "dsik")  # type: ignore[arg-type]
-    assert {"auto", *PLACES} == set(get_args(Place))
 
 
 def test_a_pool_that_is_too_large_for_memory_stays_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,12 +126,6 @@ def test_k_of_every_class_or_as_many_as_it_has(counts: list[int], k: int, seed: 
     assert not short or f"fewer than {k} images, all of them labelled, has class {', '.join(short[:5])}" in notes[-1]
 
 
-def test_a_hole_is_noted() -> None:
-    rows, notes = choose_labelled(np.array([0, 0, 2, 2]), CLASSES, 2, 0)
-    assert rows.tolist() == [0, 1, 2, 3]
-    assert notes == ("class 1 (bee) has no image here and gets no label",)
-
-
 @pytest.mark.parametrize(
     ("task", "labels", "says"),
     [
