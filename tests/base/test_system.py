@@ -84,14 +84,6 @@ assert all(name in dir(adamatch) and callable(globals()[name]) for name in adama
         _ = adamatch.nothing  # type: ignore[attr-defined]
 
 
-def test_a_name_of_the_package_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = adamatch.fit
-    with monkeypatch.context() as patch:
-        patch.setattr(adamatch, "fit", 7)
-        assert adamatch.fit == 7  # type: ignore[comparison-overlap]
-    assert adamatch.fit is before
-
-
 @pytest.mark.parametrize(("limit", "left"), [("max", 8000 * 1024), ("5000000", 5000000 - 4000000 + 3000000)])
 def test_free_memory_is_what_a_container_has_left_without_the_cache(
     limit: str, left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,5 @@
 """Feeds: the same batches wherever the images are kept, and wherever a feed is resumed."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ from numpy.typing import NDArray
 from published import formats
 from torch import Tensor
 
-from adamatch.base.files import checksum, sealed
 from adamatch.images import feed as feeds
 from adamatch.images.feed import Feed, Place, choose_place
-from adamatch.images.store import VERSION, Store
-from adamatch.images.tasks import Labelled, Unlabelled, labelled
+from adamatch.images.store import Store
+from adamatch.images.tasks import Labelled, Unlabelled
 
 CPU = torch.device("cpu")
 PLACES: tuple[Place, ...] = ("device", "host", "disk")
@@ -129,30 +127,3 @@ def test_the_same_batches_on_a_gpu(place: Place) -> None:
     device = torch.device("cuda")
     on_gpu = [(x.cpu(), None if y is None else y.cpu()) for x, y in take(feed(of, place, device=device), 150)]
     assert equal(on_gpu, take(feed(of), 150))
-
-
-@pytest.mark.posix
-def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
-    """DomainNet's training images at 224 x 224: 62 GB, here of zeros that take no room on the disk."""
-    count, size, classes = 409_832, 224, 345
-    folder = tmp_path / "large"
-    folder.mkdir()
-    np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=(count, size, size, 3))
-    np.save(folder / "labels.npy", np.arange(count) % classes)
-    head = {"version": VERSION, "classes": [str(number) for number in range(classes)], "labelled": True, "info": {}}
-    head["sha256"] = {"labels.npy": checksum(folder / "labels.npy")}
-    (folder / "store.json").write_text(json.dumps(sealed(head)))
-
-    import resource  # not everywhere
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    store = Store.open(folder)
-    source = Feed(labelled(store), batch=64, classes=classes, seed=0, device=CPU)
-    for _ in range(3):
-        found, labels = source.next()
-    assert store.images.nbytes > 60e9
-    assert source.place == "disk"
-    assert found.shape == (64, 3, size, size)
-    assert labels is not None
-    assert labels.shape == (64, classes)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2 * 2**20  # KiB

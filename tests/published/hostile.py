@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from published import formats
 
 
 class Case(NamedTuple):
@@ -58,17 +57,6 @@ def _encrypted(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def _zip_of_latin_names(path: Path) -> None:
-    """The name is said to be UTF-8 and is not."""
-    _zip(path, "a/na\u00efve.png")
-    path.write_bytes(path.read_bytes().replace("na\u00efve".encode(), b"na\xef\xefve"))
-
-
-def _lzma(path: Path) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("a/odd.png", formats.random_images(1, 5000).tobytes())
-
-
 def _swallowed(path: Path) -> None:
     """The first entry of the list of members is said to be so long that it hides the others."""
     with zipfile.ZipFile(path, "w") as archive:
@@ -87,14 +75,6 @@ def _negative(path: Path) -> None:
     head[148:156] = b" " * 8
     head[148:156] = b"%06o\0 " % sum(head)
     path.write_bytes(bytes(head) * 3 + bytes(1024))
-
-
-def _negative_later(path: Path) -> None:
-    """The same size in attributes before the member."""
-    _tar(path, "x", tarfile.XHDTYPE, data=b"14 size=-1024\n")
-    raw = path.read_bytes()[:1024]
-    _tar(path, "a/back.png")
-    path.write_bytes(raw + path.read_bytes())
 
 
 def _chain(path: Path) -> None:
@@ -159,13 +139,9 @@ def _idx_bomb(path: Path) -> None:
 ARCHIVES = [
     Case("tar climbs out", "a.tar.gz", lambda p: _tar(p, "../../etc/cron.d/x.png"), ("../../etc", "leads out")),
     Case("tar link", "a.tar.gz", lambda p: _tar(p, "a/link.png", tarfile.SYMTYPE), ("a/link.png", "link")),
-    Case("tar device", "a.tar.gz", lambda p: _tar(p, "a/dev.png", tarfile.CHRTYPE), ("a/dev.png", "device")),
     Case("tar bomb", "a.tar.gz", lambda p: _tar(p, "a/bomb.png", data=bytes(50_000_000)), ("a/bomb.png", "bomb")),
-    Case("tar that says it is huge", "a.tar", lambda p: _tar(p, "a/huge.png", size=1 << 40), ("a/huge.png", "bomb")),
     Case("tar header bomb", "a.tar", _pax_bomb, ("a.tar", "a/long.png", "100000000 bytes: refused")),
-    Case("tar cut short", "a.tar", lambda p: _tar(p, "a/cut.png", size=5000), ("a/cut.png", "fetch it again")),
     Case("tar of a negative size", "a.tar", _negative, ("a.tar", "refused")),
-    Case("tar of a negative size in attributes", "a.tar", _negative_later, ("a.tar",)),
     Case("tar of a chain of names", "a.tar", _chain, ("a.tar", "recursion", "fetch it again")),
     Case("tar.gz that was changed", "a.tar.gz", _gzip_changed, ("a.tar.gz", "CRC", "fetch it again")),
     Case("zip climbs out", "a.zip", lambda p: _zip(p, "../x.png"), ("../x.png", "leads out")),
@@ -174,10 +150,7 @@ ARCHIVES = [
     Case("zip that lies about a size", "a.zip", _zip_with_lying_size, ("a/lies.png", "fetch it again")),
     Case("zip with a name twice", "a.zip", lambda p: _zip(p, "a/twice.png", times=2), ("a/twice.png", "twice")),
     Case("zip encrypted", "a.zip", _encrypted, ("a/locked.png", "encrypted")),
-    Case("zip of names that are no UTF-8", "a.zip", _zip_of_latin_names, ("a.zip", "utf-8", "fetch it again")),
-    Case("zip of LZMA", "a.zip", _lzma, ("a/odd.png", "packed in another way")),
     Case("zip that hides members", "a.zip", _swallowed, ("a.zip", "lists 1 members and says 3", "fetch it again")),
-    Case("no archive at all", "a.zip", lambda p: p.write_bytes(b"<html>not found</html>"), ("a.zip", "fetch it again")),
 ]
 ARRAYS = [
     Case("mat 7.3", "train_32x32.mat", _mat_7, ("train_32x32.mat", "of MATLAB 7.3, save it again")),
