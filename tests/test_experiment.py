@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from train import tiny
 
-from adamatch import experiment, methods
+from adamatch import experiment, finalise, methods
 from adamatch.base.errors import InputError
 from adamatch.base.files import unsealed
 from adamatch.config import recipe as recipes
@@ -201,7 +201,7 @@ def test_what_a_result_says(tmp_path: Path) -> None:
 
 def test_the_seconds_of_teachers_count() -> None:
     history = loop.History([{"target": 50.0}], seconds=2.0, wall=7.0)
-    found = experiment.result(tiny.a_run(), tiny.problem(), history, {"seconds": 3.0, "wall_seconds": 30.0})
+    found = finalise.result(tiny.a_run(), tiny.problem(), history, {"seconds": 3.0, "wall_seconds": 30.0})
     assert (found["seconds"], found["wall_seconds"]) == (5.0, 37.0)
 
 

@@ -14,7 +14,6 @@ from adamatch.images.tasks import Problem
 from adamatch.model import Model
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
-from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict.verdict import ALONE, TWIN
 
@@ -64,5 +63,5 @@ def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution,
     inside = RunFolder(folder.path / TWIN)
     done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
-        Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
+        execution.say("now on the labelled images alone")
     return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)

@@ -21,8 +21,8 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def say(line: str, *, stderr: bool = False) -> None:
-    console(stderr=stderr).print(shown(line))
+def say(line: str, *, stderr: bool = False, style: str | None = None) -> None:
+    console(stderr=stderr).print(shown(line), style=style)
 
 
 def print_table(table: Table) -> None:

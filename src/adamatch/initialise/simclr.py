@@ -23,7 +23,7 @@ from adamatch.methods import parts
 from adamatch.train import checkpoint
 from adamatch.train.execution import Execution, stop_agreed, stop_signals
 from adamatch.train.optim import decay_weights, optimiser_state
-from adamatch.train.progress import Progress, bar_before
+from adamatch.train.progress import bar_before
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured, Machine
 
@@ -98,9 +98,9 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
     generator = torch.Generator(machine.images).manual_seed(seed)
     step, steps = Contrast(net, machine), max(1, run.recipe.simclr_images // batch)
     facts, checkpoints = {"steps": steps, "batch": batch, "ranks": ranks.count()}, folder.checkpoints / FOLDER
-    progress, start = Progress(run.recipe, quiet=execution.quiet), 0
+    start = 0
 
-    found = ranks.from_first(lambda: checkpoint.load(checkpoints, progress.warn))
+    found = ranks.from_first(lambda: checkpoint.load(checkpoints, execution.warn))
     if found is not None and facts.items() <= found[1].items():
         tensors, start = found[0], int(found[1]["step"])
         step.restore(tensors)
@@ -108,7 +108,7 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
         if len(tensors["generator"]) == len(generator.get_state()):  # else another kind of device's
             generator.set_state(tensors["generator"])
         checkpoint.set_randoms(tensors, machine.device)
-        progress.say(f"resuming from step {start} of {steps} without labels")
+        execution.say(f"resuming from step {start} of {steps} without labels")
 
     def save(done: int) -> None:
         if ranks.rank() == 0:  # all ranks have the same state

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 
-from adamatch.base import ranks
+from adamatch.base import console, ranks
 from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
@@ -30,6 +30,19 @@ class Execution:
     brief: bool = False  # a twin's: messages of its run are not repeated, and outputs are noted at the end alone
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        """A note for the person at the terminal."""
+        if not self.quiet:
+            self._print(text, "dim")
+
+    def warn(self, text: str) -> None:
+        """Printed even where it is quiet."""
+        self._print(f"warning: {text}", "yellow")
+
+    def _print(self, text: str, style: str) -> None:
+        for line in text.split("\n") if ranks.rank() == 0 else ():  # of several ranks, the first prints
+            console.say(line, stderr=True, style=style)
 
     def anew(self) -> Self:
         """The same, for something that begins now."""

@@ -107,7 +107,7 @@ def fitting(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, ma
 
 
 @contextmanager
-def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
+def explained(folder: Path) -> Iterator[None]:
     """Out of memory, at whatever step, becomes one line: what is saved, and what to do."""
     try:
         yield
@@ -116,11 +116,10 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
             raise
         steps = [int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")]
         saved = f"it resumes from step {max(steps)}" if steps else "nothing of it was saved yet"
-        halved = f", or start over with {argument('overwrite', True)} and {argument('batch')} {recipe.batch // 2}"
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
-            f"out of memory{where}: end what else uses it and run the same command again ({saved})"
-            f"{halved if recipe.batch > 1 else ''}"
+            f"out of memory{where}: end what else uses it and run the same command again ({saved}), or start over with "
+            f"{argument('overwrite', True)} and a smaller {argument('batch')}"
         ) from None
 
 

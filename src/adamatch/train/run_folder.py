@@ -40,6 +40,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
+        self.earlier = self.path / resume.EARLIER  # the finished run that this one prolongs
         self.claimed: tuple[Path, str] | None = None  # a run.json, and its text as long as the folder is there
         self.held = False  # by this object
 
@@ -51,7 +52,7 @@ class RunFolder:
         """
         with self.hold():
             if ranks.rank() > 0:
-                yield run
+                yield ranks.from_first(lambda: run)
                 return
             if overwrite:
                 self._empty()
@@ -59,7 +60,7 @@ class RunFolder:
             path = self.path / "run.json"
             self.claimed = (path, path.read_text())
             try:
-                yield run
+                yield ranks.from_first(lambda: run)  # the others do not see the folder
             except BaseException:  # Ctrl-C, too
                 if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
                     path.unlink()  # nothing was done: another run may take the folder
@@ -99,7 +100,7 @@ class RunFolder:
     def stage(self, name: str) -> "RunFolder":
         """A folder inside, for a training that comes before the last one."""
         inner = RunFolder(self.path / name)
-        inner.claimed = self.claimed
+        inner.claimed, inner.earlier = self.claimed, self.earlier
         self.check()
         if ranks.rank() == 0:
             make_folder(inner.path)
