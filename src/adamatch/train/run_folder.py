@@ -41,7 +41,7 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
         self.earlier = self.path / resume.EARLIER  # the finished run that this one prolongs
-        self.claimed: tuple[Path, str] | None = None  # a run.json, and its text as long as the folder is there
+        self.claimed: Path | None = None  # the run.json that is there as long as the run's folder is
         self.held = False  # by this object
 
     @contextmanager
@@ -57,8 +57,7 @@ class RunFolder:
             if overwrite:
                 self._empty()
             run, new = self._take(run)
-            path = self.path / "run.json"
-            self.claimed = (path, path.read_text())
+            self.claimed = path = self.path / "run.json"
             try:
                 yield ranks.from_first(lambda: run)  # the others do not see the folder
             except BaseException:  # Ctrl-C, too
@@ -108,15 +107,9 @@ class RunFolder:
 
     def check(self) -> None:
         """Refuse to go on in a folder that was removed meanwhile: it would be made again with a part of the run."""
-        if self.claimed is None:
-            return
-        path, text = self.claimed
-        try:
-            there = with_retries(path.read_text) == text
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            there = False
-        if not there:
-            raise InputError(f"{path.parent} was removed while the run was running: run the same command again")
+        if self.claimed is not None and not with_retries(self.claimed.exists):
+            where = self.claimed.parent
+            raise InputError(f"{where} was removed while the run was running: run the same command again")
 
     def _take(self, run: Run) -> tuple[Run, bool]:
         """The run, and whether it is new here; the same run may be resumed or prolonged, another is refused."""
@@ -232,10 +225,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 def read_result(path: Path) -> dict[str, Any]:
     """A run's result.json, or one that was kept elsewhere; published ones have no checksum."""
     try:
-        result = unsealed(read_json(path))
-        numbers = [result.get(name) or 0 for name in ("accuracy", "source_accuracy", "seconds")]
-        if all(isinstance(each, (int, float)) for each in numbers):
-            return result
+        return unsealed(read_json(path))
     except ValueError:
-        pass
-    raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
+        remedy = "remove it, and run the same command again to repeat the run"
+        raise InputError(f"{path} is damaged: {remedy}") from None
