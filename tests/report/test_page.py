@@ -1,12 +1,12 @@
 """The page: all that it should show, whatever is missing, and names as text alone."""
 
 import html
+import itertools
 import json
 import os
 import re
 import shlex
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def test_it_can_be_read_by_keyboard_and_screen_reader(found: Page) -> None:
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
     assert levels.count(1) == 1
     assert levels[0] == 1
-    assert all(later <= before + 1 for before, later in pairwise(levels))
+    assert all(later <= before + 1 for before, later in itertools.pairwise(levels))
     assert len(found.ids) == len(set(found.ids))
     links = [each["href"][1:] for each in found.all("a")]
     assert links[0] == "content"  # the first is the one that skips the rest
@@ -401,3 +401,22 @@ def test_file_names_that_are_no_text(tmp_path: Path) -> None:
     adamatch.fit(source=source, target=target, out=tmp_path / "run", **SMALL)
     found = Page(page.write(tmp_path / "run"))
     assert len([each for each in found.all("img") if "\ufffd\ufffd.png" in each["alt"]]) >= 1
+
+
+def test_text_stands_out_in_both_schemes() -> None:
+    """Contrast of at least 4.5, as WCAG's level AA asks for."""
+    light, dark = (Path(page.__file__).parent / "templates/page.css").read_text().split("prefers-color-scheme: dark")
+    for colours in (dict(re.findall(r"--([\w-]+): (#\w{6})", each)) for each in (light, dark)):
+        washed = [(name.removesuffix("-wash"), name) for name in colours if name.endswith("-wash")]
+        for ink, behind in [
+            *itertools.product(("ink", "soft", "adapted", "twin", "source"), ("paper", "card")),
+            *washed,
+        ]:
+            lights = sorted(luminance(colours[name]) for name in (ink, behind))
+            assert (lights[1] + 0.05) / (lights[0] + 0.05) >= 4.5, (ink, behind)
+
+
+def luminance(colour: str) -> float:
+    values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
