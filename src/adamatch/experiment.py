@@ -113,15 +113,13 @@ def _evaluation(
     problem: Problem, given: Unlabelled, folder: RunFolder, execution: Execution, last: int
 ) -> loop.Evaluate:
     """Measures accuracy where there are labels, and saves the predictions for the unlabelled images `given`."""
-    accuracies, classes = Evaluation(problem.tests, execution.machine), problem.classes
-    outputs = OutputWriter(
-        classes, problem.unlabelled, given, problem.tests.get("source"), folder.path, execution.machine
-    )
+    machine, held_out = execution.machine, problem.tests.get("source")
+    accuracies = Evaluation(problem.tests, machine)
+    outputs = OutputWriter(problem.classes, problem.unlabelled, given, held_out, folder.path, machine)
 
     def evaluate(net: nn.Module, step: int) -> dict[str, float]:  # holds no problem, and so no test set
         if step == last or not execution.brief:
             outputs(net, step)
-        folder.name(classes)
         return accuracies(net)
 
     return evaluate

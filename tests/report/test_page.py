@@ -158,7 +158,7 @@ def test_it_can_be_read_by_keyboard_and_screen_reader(found: Page) -> None:
     ("name", "section", "words"),
     [
         ("metrics.jsonl", "", "There are no curves"),
-        ("outputs", "images", "There are no answers to show"),
+        ("outputs", "images", "There are no predictions to show"),
         ("images.json", "images", "There are no pictures"),
         ("map.npz", "map", "There is no map"),
         ("judge.json", "warnings", ""),
@@ -207,7 +207,7 @@ def test_under_way(tmp_path: Path) -> None:
     assert "images.json is not in the folder" in found.text
     assert {"classes", "curves"} <= set(found.ids)
     assert all(name in found.text for name in CLASSES)
-    (path / "classes.json").unlink()
+    (path / "outputs/classes.json").unlink()
     found = Page(page.write(path))
     assert "Classes have numbers here" in found.text
     assert "classes" in found.ids

@@ -38,6 +38,13 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
 
 
+def duration(seconds: float) -> str:
+    """12 s, 12 min, 12.3 h."""
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
 def no_formula(text: str) -> str:
     """A cell of a CSV file: a spreadsheet would run what begins like a formula, so an apostrophe comes before it."""
     return f"'{text}" if text.startswith(FORMULAS) and len(text) > 1 else text

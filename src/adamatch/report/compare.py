@@ -13,7 +13,7 @@ from adamatch.report.charts import curves_of
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool, thumbnails
 from adamatch.report.record import Record, target_of
-from adamatch.report.sections import Answers, answers, duration, most, percentages, settings, title, verdict
+from adamatch.report.sections import Answers, answers, most, percentages, settings, title, training_time, verdict
 from adamatch.verdict import eval_outputs
 
 COLOURS = 10
@@ -64,7 +64,7 @@ def _row(record: Record, name: str, look: str, to: Path) -> dict[str, Any]:
         "source": record.result.get("source_accuracy"),
         "mask": record.rows[-1].get("mask") if record.rows else None,
         "warnings": len(record.warnings),
-        "time": duration(record),
+        "time": training_time(record),
     }
 
 

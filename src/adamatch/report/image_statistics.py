@@ -4,22 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from adamatch.augment.views import normalise
 from adamatch.base.files import read_sealed, sealed, write_atomically, write_whole
 from adamatch.evaluate import predict, score
 from adamatch.images.store import Labels, Pixels
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
+from adamatch.initialise import embed
 from adamatch.report.pool import Pool, spread
 from adamatch.report.record import NOT_JSON
-from adamatch.train.speed import Machine
 from adamatch.verdict.eval_outputs import save_arrays
 
 VERSION = 1
@@ -27,31 +25,11 @@ IMAGES, MAP = "images.json", "map.npz"
 NO_PICTURES = "There are no pictures: images.json is not in the folder. `fit` writes it when it ends."
 NO_FEATURES = "There is no map: the network has no features(x) that gives a vector for each image."
 MOST = 500  # images of each kind: the map of more takes longer, and shows no more
-BATCH, BATCH_ON_CPU = 128, 8
 NEIGHBOURS = 30  # of t-SNE
 FEWEST = 4 * NEIGHBOURS  # images for which t-SNE says more than the two main directions
 MAIN = 50  # directions that t-SNE starts from
 
 Points = NDArray[np.float32]
-
-
-class Trained(Protocol):
-    """What reports need of a model (`adamatch.model.Model`)."""
-
-    @property
-    def net(self) -> nn.Module: ...
-
-    @property
-    def machine(self) -> Machine: ...
-
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-
-    @property
-    def history(self) -> dict[str, Any]: ...
-
-    @property
-    def folder(self) -> Path | None: ...
 
 
 class FeatureMap(NamedTuple):
@@ -76,7 +54,7 @@ class Notes:
     missing: tuple[str, ...] = ()
 
 
-def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Notes:
+def of_own(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Notes:
     """Of somebody's own images, at the end of `fit`."""
     whole = data.seen["source"]
     assert whole.labels is not None
@@ -94,7 +72,7 @@ def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str,
     return replace(_with_model(source, target, model, problem), given=paths)
 
 
-def of_problem(problem: Problem, model: Trained | None) -> Notes:
+def of_problem(problem: Problem, model: Any) -> Notes:
     """Of a benchmark's images; there is no model while it is trained."""
     first = problem.labelled[0]
     labels = tuple(first.labels.tolist()) if first.labels.ndim == 1 else ()
@@ -104,7 +82,7 @@ def of_problem(problem: Problem, model: Trained | None) -> Notes:
     return _with_model(source, target, model, problem)
 
 
-def _with_model(source: Pool, target: Pool, model: Trained, problem: Problem) -> Notes:
+def _with_model(source: Pool, target: Pool, model: Any, problem: Problem) -> Notes:
     """With what needs the network: mistakes on labelled target images, and the map."""
     test = problem.tests.get("target")
     confusion = None if test is None else score(predict(model.net, test.images, model.machine), test).confusion
@@ -149,7 +127,7 @@ def load(folder: Path) -> Notes:
     return Notes(source, target, confusion, drawn, facts["given"], missing)
 
 
-def feature_map(model: Trained, source: Pool, target: Pool) -> FeatureMap | None:
+def feature_map(model: Any, source: Pool, target: Pool) -> FeatureMap | None:
     """None where the network has no `features(x)`, or such as gives no vector for each image."""
     rows = [spread(pool.count, MOST) for pool in (source, target)]
     images = [np.stack([pool.pixels(row) for row in mine]) for pool, mine in zip((source, target), rows, strict=True)]
@@ -162,21 +140,14 @@ def feature_map(model: Trained, source: Pool, target: Pool) -> FeatureMap | None
     return FeatureMap(points[: len(labels)], labels, points[len(labels) :], answers, how)
 
 
-@torch.inference_mode()
-def _features(model: Trained, images: Pixels) -> NDArray[np.float32] | None:
+def _features(model: Any, images: Pixels) -> NDArray[np.float32] | None:
     """[n, d]"""
     features = getattr(model.net, "features", None)
     if not callable(features) or isinstance(features, nn.Module):  # torchvision's are layers before the pooling
         return None
-    rows = []
     try:
-        batch = BATCH if model.machine.device.type == "cuda" else BATCH_ON_CPU
-        for start in range(0, len(images), batch):
-            x = torch.from_numpy(images[start : start + batch]).to(model.machine.device)
-            with model.machine.autocast():
-                rows.append(features(normalise(x.permute(0, 3, 1, 2))).float().flatten(1).cpu())
-        found: NDArray[np.float32] = torch.cat(rows).numpy()
-    except Exception:  # whatever somebody else's module may raise: the page does without a map
+        found: NDArray[np.float32] = embed.features(model.net, (images,), model.machine).flatten(1).cpu().numpy()
+    except Exception:  # whatever a user's module may raise: the page does without a map
         return None
     return found if np.isfinite(found).all() else None
 

@@ -2,16 +2,16 @@
 
 import os
 import shlex
-import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import adamatch
-from adamatch.base.errors import InputError
+from adamatch.base.errors import JOINERS, UNPRINTABLE, InputError
 from adamatch.base.files import destination, disk_reason, write_whole, writing
 from adamatch.config.run import OWN
 from adamatch.datasets import benchmarks
@@ -22,7 +22,7 @@ from adamatch.report import record as recorded
 from adamatch.report import sections
 from adamatch.report.charts import curves, feature_map, histograms
 from adamatch.report.command import command
-from adamatch.report.image_statistics import Notes, Trained
+from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import thumbnails
 from adamatch.report.record import Record
 from adamatch.verdict.verdict import FILE as JUDGED
@@ -32,10 +32,9 @@ LARGEST = 5_000_000  # bytes of a page
 PICTURES = 700  # about so many fit
 STRIP = 8  # pictures of a kind, of each class
 WARNED = 8  # pictures of a warning
-# Signs that turn the text around them.
-TURNING = {0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+KEPT = JOINERS + "\n\t"  # of the characters that do not print
 
-Load = Callable[[Path], Trained]  # opens the model in a run's folder
+Load = Callable[[Path], Any]  # opens the model in a run's folder: `adamatch.load`
 
 
 def write(
@@ -63,10 +62,9 @@ def is_older(folder: Path) -> bool:
     )
 
 
-def finish(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
+def finish(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: note what is known of its images, and make the page."""
     notes, folder = noted.of_own(model, problem, data, given), model.folder
-    assert folder is not None
     try:
         noted.save(notes, folder)
         return write(folder, notes=notes)
@@ -119,14 +117,10 @@ def template(name: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Text that can stand anywhere: no control signs, no halves of signs, nothing that turns what follows."""
+    """Text without control characters, lone surrogates, or marks that reverse what follows."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return "".join("\ufffd" if _disturbs(sign) else sign for sign in value)
-
-
-def _disturbs(sign: str) -> bool:
-    return ord(sign) in TURNING or (unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\t")
+    return "".join("\ufffd" if category(c) in UNPRINTABLE and c not in KEPT else c for c in value)
 
 
 def _context(record: Record, notes: Notes, found: sections.Answers | None, each: int) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from adamatch.base.files import parse
 from adamatch.evaluate import Score
 from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
-from adamatch.report.image_statistics import Trained
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import summary
 
@@ -98,7 +97,7 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
     say(f"{found['seconds']:.0f} s of training; the model is in {folder}")
 
 
-def ending(model: Trained, folder: Path) -> None:
+def ending(model: Any, folder: Path) -> None:
     """What is known of a model for one's own images, and what to do with it."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
     known, judged = model.history["estimate"], summary.lines(found) if found else []

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import parse, read_json, read_sealed
+from adamatch.base.files import parse, read_sealed
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
-from adamatch.train.run_folder import CLASSES
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.eval_outputs import Probabilities
 from adamatch.verdict.verdict import ALONE, TWIN
@@ -59,21 +58,22 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     run, rows = _run(path), _rows(path / "metrics.jsonl")
     missing = [] if rows else ["There are no curves: metrics.jsonl holds no evaluation yet."]
     result, verdict = _optional(path / "result.json", missing), _optional(path / JUDGED, missing)
-    said, held, classes = _said(path / eval_outputs.FOLDER), np.zeros(0, np.int64), _classes(path)
+    said, facts = _said(path / eval_outputs.FOLDER), eval_outputs.Facts((), (), np.zeros(0, np.int64))
+    try:
+        facts = eval_outputs.facts(path)
+    except InputError as error:
+        missing.append(str(error))
+    classes = facts.classes
     if not said:
-        missing.append("There are no answers to show: outputs/ is empty.")
+        missing.append("There are no predictions to show: outputs/ is empty.")
     elif len(classes) != said["target"].shape[1]:
         classes = tuple(map(str, range(said["target"].shape[1])))
         missing.append("Classes have numbers here: their names are not in the folder.")
-    try:
-        held = eval_outputs.facts(path).source if "source" in said else held
-    except InputError as error:
-        missing.append(str(error))
     beside = Path(twin) if twin else path / TWIN
     other = read(beside) if twin or (beside / "run.json").is_file() else None
     if twin and other is not None:
         _check_twin(run, other)
-    return Record(path, run, rows, result, verdict, said, held, classes, other, tuple(missing))
+    return Record(path, run, rows, result, verdict, said, facts.source, classes, other, tuple(missing))
 
 
 def target_of(run: Run) -> tuple[str, ...]:
@@ -108,13 +108,6 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
     except NOT_JSON:
         missing.append(f"{path.name} is damaged: what it holds is not shown.")
         return {}
-
-
-def _classes(path: Path) -> tuple[str, ...]:
-    try:
-        return tuple(map(str, read_json(path / CLASSES)))
-    except (*NOT_JSON, TypeError):
-        return ()
 
 
 def _rows(path: Path) -> list[dict[str, float]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch.base.console import duration
 from adamatch.images.store import Labels
 from adamatch.report.image_statistics import Notes
 from adamatch.report.pool import Pool
@@ -144,18 +145,14 @@ def facts(record: Record, notes: Notes) -> list[tuple[str, str]]:
         "source images": f"{notes.source.count:,}" if notes.source else "",
         "target images": f"{notes.target.count:,}" if notes.target else "",
         "seed": str(run.seed),
-        "trained": duration(record),
+        "trained": training_time(record),
     }
     return [(name, text) for name, text in told.items() if text]
 
 
-def duration(record: Record) -> str:
+def training_time(record: Record) -> str:
     seconds = record.result.get("seconds", record.rows[-1].get("seconds") if record.rows else None)
-    if seconds is None:
-        return ""
-    if seconds < 7200:
-        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    return "" if seconds is None else duration(seconds)
 
 
 def beside(record: Record) -> list[tuple[str, str, str]]:
@@ -182,7 +179,7 @@ def _measured(record: Record) -> dict[str, str]:
         name = record.classes[largest] if largest < len(record.classes) else str(largest)
         told["most frequent answer"] = f"{name}, {100 * counts[largest] / len(target):.0f} %"
         told["classes that are ever the answer"] = f"{int((counts > 0).sum())} of {len(counts)}"
-    told["time of training"] = duration(record)
+    told["time of training"] = training_time(record)
     return {name: text for name, text in told.items() if text}
 
 

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from adamatch.base import ranks
+from adamatch.base.console import duration
 from adamatch.config.recipe import Recipe
 from adamatch.train.execution import Execution
 
@@ -67,7 +68,7 @@ class Progress:
             self.estimated = True
             whole = self.recipe.last_step * (now - self.began) / steps
             self.execution.say(
-                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}"
+                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {duration(whole)}"
             )
         if now > self.last and done > self.from_step > 0:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
@@ -95,9 +96,3 @@ class Progress:
             if kind not in self.warned:
                 self.warned.add(kind)
                 self.execution.warn(f"step {row['step']}: {line}")
-
-
-def _time(seconds: float) -> str:
-    if seconds < 7200:
-        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +30,6 @@ from adamatch.base.files import (
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.train import resume
-
-CLASSES = "classes.json"
 
 
 class RunFolder:
@@ -176,11 +174,6 @@ class RunFolder:
             self.check()
             write_result(self.path / "result.json", result)
             shutil.rmtree(self.checkpoints, ignore_errors=True)
-
-    def name(self, classes: Sequence[str]) -> None:
-        """Write the classes' names, for whoever looks into the folder before the run is finished."""
-        if ranks.rank() == 0 and not (self.path / CLASSES).exists():
-            write_atomically(self.path / CLASSES, json.dumps(classes))
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
