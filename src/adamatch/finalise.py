@@ -113,7 +113,7 @@ def versions() -> Mapping[str, str]:
 
 
 def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> Model:
-    """The model with what is known of it in its history, as saved; `same`: source and target are one set of images."""
+    """Add the estimate and the verdict to the saved model. `same`: source and target are the same images."""
     known = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, same))
     history = model.history | {"estimate": known} | ({"judge": _shortened(found)} if found else {})
@@ -125,7 +125,7 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) 
 
 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:
-    """The one in the folder, or a new one where there is none, or none with the twin; None without outputs."""
+    """The saved verdict, or a new one where there is none or it lacks the twin; None without predictions."""
     with_twin = (folder.path / TWIN / "result.json").exists()
     saved = _verdict_in(folder)
     if saved and (saved["twin"] is not None or not with_twin):
@@ -141,7 +141,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
 
 
 def _verdict_in(folder: RunFolder) -> dict[str, Any] | None:
-    """judge.json; None where it is damaged or of another version, and so has to be made anew."""
+    """judge.json; None where it is missing, damaged, or of another version."""
     try:
         saved = read_sealed(folder.path / FILE)
     except (FileNotFoundError, ValueError):

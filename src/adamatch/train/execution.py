@@ -1,4 +1,4 @@
-"""How a run is carried out: on what machine, how loudly, and how it is stopped. Nothing of it is in the run's id."""
+"""How a run is executed: machine, messages, stop signals. Nothing of it is part of the run's id."""
 
 import signal
 import time
@@ -21,13 +21,13 @@ ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was 
 
 @dataclass(frozen=True)
 class Execution:
-    """What every part of a run needs to know of its surroundings."""
+    """Settings of the execution that all parts of a run share."""
 
     machine: Machine = field(default_factory=speed.choose)
-    place: Place = "auto"  # where images wait
+    place: Place = "auto"  # where images are stored
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
-    brief: bool = False  # a twin's: messages of its run are not repeated, and outputs are noted at the end alone
+    brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
 
@@ -45,17 +45,17 @@ class Execution:
             console.say(line, stderr=True, style=style)
 
     def anew(self) -> Self:
-        """The same, for something that begins now."""
+        """The same, with the clock restarted."""
         return replace(self, began=time.monotonic())
 
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in the list, for a loop to stop after its step."""
+    """Collects SIGINT and SIGTERM in a list, so that a loop can stop after its step."""
     noted: list[int] = []
     try:
         before = {each: signal.signal(each, lambda number, _: noted.append(number)) for each in STOPPING}
-    except ValueError:  # not in the main thread: signals are somebody else's
+    except ValueError:  # not in the main thread, which alone handles signals
         before = {}
     try:
         yield noted

@@ -1,4 +1,4 @@
-"""Memory: how much a step needs, estimated before it is taken; and one line with a remedy where it was not enough."""
+"""Memory: an estimate of what a step needs, and errors with a remedy where it is not enough."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class Need(NamedTuple):
 
 
 def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machine: Machine) -> Need | None:
-    """What a step takes, from a forward pass on the meta device; `net` and `method` are not changed.
+    """What a step needs, from a forward pass on the meta device; `net` and `method` are not changed.
 
     None for a user's network whose forward pass depends on values.
     """
@@ -108,7 +108,7 @@ def fitting(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, ma
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Out of memory, at whatever step, becomes one line: what is saved, and what to do."""
+    """Turns out-of-memory errors into one line: what is saved, and what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Progress of a run on the terminal: a bar with speed, time left and losses; notes and warnings above it."""
+"""Progress of training on the terminal: a bar with speed, time left and losses; messages appear above it."""
 
 import time
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is
 
 
 def bar_before(quiet: bool) -> Bar:
-    """For work before the first step: on a terminal alone, and gone when the work is done."""
+    """A progress bar for work before the first step: on terminals only, and removed when the work is done."""
     console = Console(stderr=True)
     return Bar(console=console, transient=True, disable=quiet or ranks.rank() > 0 or not console.is_terminal)
 
 
 class Progress:
-    """The bar of a run's steps; on a terminal alone, and of several ranks on the first."""
+    """The progress bar of training: on terminals only, and on the first of several ranks."""
 
     def __init__(self, recipe: Recipe, execution: Execution) -> None:
         self.recipe, self.execution = recipe, execution

@@ -44,9 +44,9 @@ class RunFolder:
 
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
-        """Hold the folder for this run: no other run's folder, and no other process at the same time.
+        """Lock the folder for this run. Refused are a folder of another run, and one in use by another process.
 
-        Returns the run to do: one that extends a finished run starts from its model.
+        Gives the run to do: one that extends a finished run starts from its model.
         """
         with self.hold():
             if ranks.rank() > 0:
@@ -67,7 +67,7 @@ class RunFolder:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Lock out other processes; who holds the folder may do so again. A full disk is one line with a remedy."""
+        """Lock the folder against other processes (reentrant). A full disk is an error with a remedy."""
         before = self.held
         lock = None if before or ranks.rank() > 0 else self._lock()
         self.held = True
@@ -95,7 +95,7 @@ class RunFolder:
         return lock
 
     def stage(self, name: str) -> "RunFolder":
-        """A folder inside, for a training that comes before the last one."""
+        """A folder inside, for an earlier generation."""
         inner = RunFolder(self.path / name)
         inner.claimed, inner.earlier = self.claimed, self.earlier
         self.check()
@@ -104,13 +104,13 @@ class RunFolder:
         return inner
 
     def check(self) -> None:
-        """Refuse to go on in a folder that was removed meanwhile: it would be made again with a part of the run."""
+        """Fail if the folder was removed meanwhile: otherwise it would be made again with a part of the run."""
         if self.claimed is not None and not with_retries(self.claimed.exists):
             where = self.claimed.parent
             raise InputError(f"{where} was removed while the run was running: run the same command again")
 
     def _take(self, run: Run) -> tuple[Run, bool]:
-        """The run, and whether it is new here; the same run may be resumed or prolonged, another is refused."""
+        """The run to do, and whether the folder is new. The same run is resumed or prolonged, another is refused."""
         path = self.path / "run.json"
         remedy = f"choose another folder, or give {argument('overwrite', True)} to replace it"
         if not path.exists():
@@ -139,7 +139,7 @@ class RunFolder:
         raise InputError(f"{self.path} holds another run ({differs}): {remedy}")
 
     def recipe(self) -> Recipe | None:
-        """Of the run in the folder; None where there is none, or none that can be read."""
+        """Of the run in the folder, if there is one that can be read."""
         try:
             return Run.read(self.path / "run.json").recipe
         except (OSError, ValueError):
@@ -160,7 +160,7 @@ class RunFolder:
                 entry.unlink()
 
     def _visible(self) -> list[Path]:
-        """What is in the folder but for the lock and files that a killed process left half written."""
+        """The folder's content without the lock and partial files."""
         return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
 
     def result(self) -> dict[str, Any] | None:
@@ -169,7 +169,7 @@ class RunFolder:
         return read_result(path) if path.exists() else None
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """The run is done; its model must be on the disk before."""
+        """Write result.json, the last file of a run: the model must be saved before."""
         if ranks.rank() == 0:
             self.check()
             write_result(self.path / "result.json", result)
@@ -190,7 +190,7 @@ class RunFolder:
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Drop the metrics after `step`, which come again, and files that a killed process left half written."""
+        """Remove metrics after `step`, which are measured again, and partial files of a killed process."""
         if ranks.rank() > 0:
             return
         for left in (".m*.part", "*/.step-*.part"):  # not those that others may be writing: run.json
@@ -203,7 +203,7 @@ class RunFolder:
 
 
 def _is_until(line: str, step: int) -> bool:
-    """Whether a line of metrics is of this step or before; half a line, of a process that was killed, is not."""
+    """Whether a line of metrics is of this step or before; a partial line is not."""
     try:
         return bool(parse(line)["step"] <= step)
     except (ValueError, KeyError, TypeError):
