@@ -5,9 +5,12 @@ Names of files and classes come from outside: Rich takes none of them for its ma
 
 import io
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from adamatch.base.errors import shown
@@ -31,6 +34,16 @@ def print_table(table: Table) -> None:
     if not out.is_terminal:
         out.width = max(out.width, Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum)
     out.print(table)
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal (stderr), removed at the end; call it with how many more are done. `total` None: unknown."""
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as bar:
+        task = bar.add_task(shown(what), total=total)
+        yield lambda more: bar.advance(task, more)
 
 
 def percent(share: float) -> str:

@@ -1,15 +1,11 @@
 """Results on the terminal: measurements of a run, predictions, and accuracy per class."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -128,13 +124,3 @@ def score(found: Score) -> None:
         table.add_row(Text(shown(name)), str(count), f"{accuracy:.1f} %" if count else "-", Text(shown(other)))
     print_table(table)
     say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
-
-
-@contextmanager
-def bar(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; call it with how many more are done. `count` 0: the total is not known."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=count or None)
-        yield lambda more: progress.update(task, advance=more)

@@ -2,8 +2,8 @@
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -43,6 +43,10 @@ class Execution:
     def _print(self, text: str, style: str) -> None:
         for line in text.split("\n") if ranks.rank() == 0 else ():  # of several ranks, the first prints
             console.say(line, stderr=True, style=style)
+
+    def bar(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
+        """A progress bar for work before the first step."""
+        return console.progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0)
 
     def anew(self) -> Self:
         """The same, with the clock restarted."""

@@ -18,12 +18,6 @@ LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
 
 
-def bar_before(quiet: bool) -> Bar:
-    """A progress bar for work before the first step: on terminals only, and removed when the work is done."""
-    console = Console(stderr=True)
-    return Bar(console=console, transient=True, disable=quiet or ranks.rank() > 0 or not console.is_terminal)
-
-
 class Progress:
     """The progress bar of training: on terminals only, and on the first of several ranks."""
 
