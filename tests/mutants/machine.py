@@ -2,12 +2,12 @@
 
     python tests/mutants/machine.py                      640 mutants of the parts below, drawn by a fixed seed
     python tests/mutants/machine.py --only grid report   those of these parts
-    python tests/mutants/machine.py --out FILE           results, a line each, as they come; what is there is not run again
+    python tests/mutants/machine.py --out FILE           results, a line each, as they come; a later call goes on
     python tests/mutants/machine.py --table              the score of each part from such a file, and who survived
 
 Every mutant is one change of the syntax tree of one file, run against the few test files of its part. It is killed when
 one of these fails or hangs. Those that survive have to be in survivors.toml, with the reason why no test can or need
-tell them: a mutant that is not there, or a score below 95 %, is an error. Lines may move: a mutant is known by its text.
+tell them: a mutant that is not there, or a score below 95 %, is an error. It is known by its text: lines may move.
 """
 
 import argparse
@@ -22,8 +22,9 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from run import HERE, SLOW_IMPORTS, Tests, copied
 
@@ -31,7 +32,8 @@ PARTS: dict[str, tuple[str, str]] = {  # files below src/adamatch, and the tests
     "methods": ("methods/*.py", "methods"),
     "initialise": (
         "initialise/p*.py initialise/simclr.py initialise/stages.py initialise/domain_similarity.py",
-        "initialise",
+        "initialise/test_propagate.py initialise/test_simclr.py initialise/test_first_head.py "
+        "initialise/test_stages.py initialise/test_domain_similarity.py",
     ),
     "verdict": ("verdict/*.py", "verdict"),
     "evaluate": ("evaluate.py predictions.py", "test_evaluate.py test_predictions.py"),
@@ -46,7 +48,7 @@ PARTS: dict[str, tuple[str, str]] = {  # files below src/adamatch, and the tests
     "report": (
         "report/charts.py report/compare.py report/image_statistics.py report/pool.py report/printed.py "
         "report/record.py",
-        "report/test_parts.py report/test_measured.py report/test_compare.py report/test_page.py",
+        "report/test_parts.py report/test_measured.py report/test_compare.py",
     ),
     "grid": ("grid/tables.py grid/figures.py grid/published.py", "grid/test_tables.py"),
     "train": (
@@ -202,18 +204,55 @@ def drawn(package: Path, only: list[str], count: int) -> list[Mutant]:
     return [each for each in chosen if not only or each.part in only]
 
 
-def survives(mutant: Mutant, tree: Path) -> bool:
-    path = tree / "src/adamatch" / mutant.file
-    source = path.read_text()
-    path.write_text(mutated(source, mutant))
-    try:
-        names = [f"tests/{name}" for name in PARTS[mutant.part][1].split()]
-        tests = Tests(tree, "-x", "-q", *names)
-        while (status := tests.status(SECONDS)) is None:
-            tests.process.join(0.2)
-        return status == 0
-    finally:
-        path.write_text(source)
+class Trial:
+    """A mutant whose tests are running in a copy of the tree."""
+
+    def __init__(self, mutant: Mutant, tree: Path, failing: list[str]) -> None:
+        self.mutant, self.tree, self.began = mutant, tree, time.monotonic()
+        self.path = tree / "src/adamatch" / mutant.file
+        self.source = self.path.read_text()
+        self.path.write_text(mutated(self.source, mutant))
+        self.tests = Tests(tree, "-x", "-q", *tests_of(mutant.part), *(f"--deselect={each}" for each in failing))
+
+    def result(self) -> dict[str, Any] | None:
+        """What is written down of it; None while its tests run."""
+        status = self.tests.status(SECONDS)
+        if status is None:
+            return None
+        self.path.write_text(self.source)
+        result, seconds = "killed" if status else "survived", round(time.monotonic() - self.began, 1)
+        mutant = self.mutant
+        return {"part": mutant.part, "kind": mutant.kind, "mutant": mutant.key, "result": result, "seconds": seconds}
+
+
+def tests_of(part: str) -> list[str]:
+    return [f"tests/{name}" for name in PARTS[part][1].split()]
+
+
+def run_all(chosen: list[Mutant], out: Path, processes: int) -> Iterator[dict[str, Any]]:
+    """The results of mutants, as they come. Tests that fail without any (a library is missing, say) are left out."""
+    waiting = list(chosen)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, out.open("a") as file:
+        free = [copied(HERE.parents[1], Path(folder, str(number))) for number in range(processes)]
+        failing: dict[str, list[str]] = {}
+        for part in dict.fromkeys(each.part for each in chosen):
+            unbroken = Tests(free[0], "-q", *tests_of(part))
+            unbroken.finished()
+            failing[part] = [name for name, _ in unbroken.failed()]
+            print(f"{part}: {len(failing[part])} tests fail without a mutant: {failing[part]}", flush=True)
+        running: list[Trial] = []
+        while waiting or running:
+            while waiting and free:
+                mutant = waiting.pop(0)
+                running.append(Trial(mutant, free.pop(), failing[mutant.part]))
+            wait([trial.tests.process.sentinel for trial in running], timeout=5)
+            for trial in list(running):
+                if (result := trial.result()) is not None:
+                    running.remove(trial)
+                    free.append(trial.tree)
+                    file.write(json.dumps(result) + "\n")
+                    file.flush()
+                    yield result
 
 
 def known_survivors() -> dict[str, str]:
@@ -223,7 +262,7 @@ def known_survivors() -> dict[str, str]:
     return {row["mutant"]: row["reason"] for row in rows}
 
 
-def score(rows: list[dict[str, str]]) -> int:
+def score(rows: list[dict[str, Any]]) -> int:
     """Print each part's, and who survived without a reason; the exit code."""
     reasons, parts = known_survivors(), Counter[tuple[str, str]]()
     parts.update((row["part"], row["result"]) for row in rows)
@@ -243,6 +282,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], choices=PARTS)
     parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/mutants.jsonl"))
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
@@ -253,20 +293,11 @@ def main() -> int:
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, asked.out.open("a") as file:
-        tree = copied(HERE.parents[1], Path(folder))
-        chosen = drawn(tree / "src/adamatch", asked.only, asked.count)
-        done = {row["mutant"] for row in rows}
-        for mutant in chosen:
-            if mutant.key not in done:
-                began = time.monotonic()
-                result = "survived" if survives(mutant, tree) else "killed"
-                row = {"part": mutant.part, "kind": mutant.kind, "mutant": mutant.key, "result": result}
-                rows.append(row)
-                file.write(json.dumps(row | {"seconds": round(time.monotonic() - began, 1)}) + "\n")
-                file.flush()
-                if result == "survived":
-                    print(f"survived {mutant.key}", flush=True)
+    chosen, done = drawn(HERE.parents[1] / "src/adamatch", asked.only, asked.count), {row["mutant"] for row in rows}
+    for row in run_all([each for each in chosen if each.key not in done], asked.out, asked.processes):
+        rows.append(row)
+        if row["result"] == "survived":
+            print(f"survived {row['mutant']}", flush=True)
     keys = {each.key for each in chosen}
     return score([row for row in rows if row["mutant"] in keys])
 
