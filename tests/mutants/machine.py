@@ -28,18 +28,15 @@ from typing import Any, NamedTuple
 
 from run import HERE, SLOW_IMPORTS, Tests, copied
 
-PARTS: dict[str, tuple[str, str]] = {  # files below src/adamatch, and the tests below tests/ that they are run against
-    "methods": ("methods/*.py", "methods"),
-    "initialise": (
-        "initialise/p*.py initialise/simclr.py initialise/stages.py initialise/domain_similarity.py",
-        "initialise/test_propagate.py initialise/test_simclr.py initialise/test_first_head.py "
-        "initialise/test_stages.py initialise/test_domain_similarity.py",
-    ),
-    "verdict": ("verdict/*.py", "verdict"),
+# Files below src/adamatch, and the tests below tests/ that they are run against; what is quick comes first.
+PARTS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate.py predictions.py", "test_evaluate.py test_predictions.py"),
     "model": ("model.py", "test_model.py"),
-    "export": ("export.py", "test_export.py"),
-    "ranks": ("base/ranks.py", "base/test_ranks.py train/test_distributed.py"),
+    "methods": ("methods/*.py", "methods"),
+    "grid": (
+        "grid/tables.py grid/figures.py grid/published.py grid/draw.py",
+        "grid/test_tables.py grid/test_published.py grid/test_draw.py",
+    ),
     "datasets": (
         "datasets/cifar.py datasets/class_folders.py datasets/digits.py datasets/domainnet.py datasets/numeric.py "
         "datasets/rendered.py datasets/source.py datasets/stl10.py datasets/synthetic.py",
@@ -50,11 +47,18 @@ PARTS: dict[str, tuple[str, str]] = {  # files below src/adamatch, and the tests
         "report/record.py",
         "report/test_parts.py report/test_measured.py report/test_compare.py",
     ),
-    "grid": ("grid/tables.py grid/figures.py grid/published.py", "grid/test_tables.py"),
     "train": (
         "train/meter.py train/speed.py train/optim.py",
         "train/test_step.py train/test_loop.py train/test_plain.py",
     ),
+    "initialise": (
+        "initialise/p*.py initialise/simclr.py initialise/stages.py initialise/domain_similarity.py",
+        "initialise/test_propagate.py initialise/test_simclr.py initialise/test_first_head.py "
+        "initialise/test_stages.py initialise/test_domain_similarity.py",
+    ),
+    "verdict": ("verdict/*.py", "verdict"),
+    "ranks": ("base/ranks.py", "base/test_ranks.py"),
+    "export": ("export.py", "test_export.py"),
 }
 COUNT, SEED, LEAST = 640, 0, 95.0
 SECONDS = 180  # for the tests of one mutant
@@ -200,8 +204,8 @@ def drawn(package: Path, only: list[str], count: int) -> list[Mutant]:
         left -= share
         chosen += chance.sample(mine, share)
         print(f"{part}: {share} of {len(mine)} mutants", file=sys.stderr)
-    chance.shuffle(chosen)
-    return [each for each in chosen if not only or each.part in only]
+    order = list(PARTS)
+    return sorted((each for each in chosen if not only or each.part in only), key=lambda each: order.index(each.part))
 
 
 class Trial:
