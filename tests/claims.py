@@ -15,6 +15,7 @@ settings that are listed are none. `open` counts the figures of each page that a
 
 import itertools
 import json
+import math
 import re
 import statistics
 import sys
@@ -22,9 +23,11 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pages import ROOT, pages
+from scipy.stats import fisher_exact
 
 from adamatch.base.files import read_json
 from adamatch.grid import published
@@ -38,7 +41,7 @@ FIGURE = re.compile(rf"{NUMBER}(?=\s?%)|(?<![\w.,])-?\d+(?:,\d{{3}})*\.\d+(?![\w
 # What is no figure: code, the targets of links, dates and versions, settings of a run.
 NOT = re.compile(
     r"```.*?```|~~~.*?~~~|`[^`]*`|\]\([^)]*\)|https?://\S+|\d{4}-\d{2}-\d{2}"
-    r"|(?i:torch|python|version|timm|triton|numpy|apache-|v)\s?\d[\d.]*\+?"
+    r"|(?i:torch|tried with|python|version|timm|triton|numpy|apache-|v)\s?\d[\d.]*\+?(?: and \d[\d.]*)?"
     r"|(?i:learning rate|weight decay|momentum|decay|tau|threshold|confidence of|warm-up|times|factor|limit)"
     r"(?: (?:of|at|is|was|to|from|set|fixed|by))* \d[\d.]*"
     r"|\d[\d.]*M\b",
@@ -46,6 +49,7 @@ NOT = re.compile(
 )
 PACS = list(itertools.permutations(("photo", "art_painting", "cartoon", "sketch"), 2))
 DIGITS = list(itertools.permutations(("mnist", "mnistm", "svhn", "usps"), 2))
+SCRATCH = "lr_end=0.25, knn_anchor=False, simclr_images=0, linear_probe_init=False"  # SSL without pre-training
 OFFICE = list(itertools.permutations(("amazon", "dslr", "webcam"), 2))
 
 
@@ -66,7 +70,7 @@ class Known:
     def names(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "names"}
         usual = {"mean": statistics.fmean, "std": statistics.stdev, "paper": published}
-        return own | usual | {"pacs": PACS, "office": OFFICE}
+        return own | usual | {"pacs": PACS, "office": OFFICE, "digits": DIGITS, "scratch": SCRATCH}
 
     def done(self, name: str, variant: str = "", seeds: Sequence[int] | None = None, folder: str = "") -> list[Done]:
         """The runs of "uda mnist svhn adamatch", "ssda5 ...", "ssl1 svhn ..." by seed; all, unless seeds are named."""
@@ -104,12 +108,20 @@ class Known:
 
     def photos(self, name: str, seeds: Sequence[int] | None = None, folder: str = "") -> list[float]:
         """The accuracies of "photo sketch adamatch" (as its files are named) in a folder of photographs, by seed."""
-        paths = sorted((RESULTS / (folder or self.files[0])).glob(f"{name.replace(' ', '-')}-s*.json"))
-        found = {row["seed"]: row["accuracy"] for row in map(read_json, paths)}
+        files = map(read_json, self._paths(name, folder or self.files[0]))
+        found = {row["seed"]: row["accuracy"] for row in files}
         if not found:
             raise Evidence(f"no run of {name} is in {folder or self.files[0]}")
         self.left_out |= seeds is not None and found.keys() != set(seeds)
         return [found[seed] for seed in sorted(found) if seeds is None or seed in seeds]
+
+    def within(self, name: str) -> float:
+        """The range of the last ten evaluations, of the seed in which it is largest."""
+        return max(read_json(path)["spread_of_last"] for path in self._paths(name, self.files[0]))
+
+    @staticmethod
+    def _paths(name: str, folder: str) -> list[Path]:
+        return sorted((RESULTS / folder).glob(f"{name.replace(' ', '-')}-s*.json"))
 
     def rows(self, file: str = "", **where: Any) -> list[dict[str, Any]]:
         """The rows of a file in which these columns have these values."""
@@ -123,9 +135,25 @@ class Known:
     def content(self, file: str = "") -> Any:
         return _content(file or self.files[0])
 
+    def trio(self, name: str, variant: str = "") -> list[float]:
+        """A run's accuracy, its best evaluation (with test labels), its last."""
+        (one,) = self.done(name, variant)
+        return [one.result[key] for key in ("accuracy", "best_ORACLE", "last")]
+
     @staticmethod
-    def flat(*values: Any) -> list[float]:
-        return list(_flat(values))
+    def at_most(value: float, places: int) -> float:
+        """Rounded up, for what is said to be at most so much."""
+        return math.ceil(value * 10**places) / 10**places
+
+    @staticmethod
+    def fisher(table: list[list[int]]) -> float:
+        """Fisher's exact test, two-sided: p."""
+        return float(fisher_exact(table).pvalue)
+
+    @staticmethod
+    def told(value: float) -> float:
+        """A number among others for which there is no file, as its page says."""
+        return value
 
     def twelve(self, method: str = "adamatch", seeds: Sequence[int] | None = None, without: str = "") -> list[float]:
         """The mean of each of the twelve pairs of digits, but for one."""
@@ -190,13 +218,14 @@ def check(text: str, claim: dict[str, Any]) -> Iterator[str]:
     written = [each for first, last, each in figures(text) if start <= first and last <= end]
     known = Known(claim["files"])
     try:
-        values = list(_flat(eval(claim["is"], known.names())))
+        values = list(_flat(eval(f"({claim['is']})", known.names())))
     except (Evidence, LookupError, TypeError, ValueError, NameError, OSError) as error:
         yield f"{type(error).__name__}: {error}"
         return
     if len(values) != len(written):
         yield f"{len(written)} figures {written}, {len(values)} values {[round(value, 3) for value in values]}"
-    for each, value in zip(written, values, strict=False):
+        return
+    for each, value in zip(written, values, strict=True):
         if not same(value, each):
             yield f"{each} is written, the files say {value:.4f}"
     if known.left_out and not ("seeds" in claim and plain(claim["seeds"]) in text):
