@@ -1,4 +1,4 @@
-"""Every published number, against the paper's own source where ADAMATCH_PAPER names it (it is not part of the project)."""
+"""Every published number, against the paper's own source where ADAMATCH_PAPER names it."""
 
 import os
 import re

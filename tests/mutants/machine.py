@@ -26,7 +26,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from run import HERE, SLOW_IMPORTS, Tests, copied
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from mutants.run import HERE, SLOW_IMPORTS, Tests, copied
 
 # Files below src/adamatch, and the tests below tests/ that they are run against; what is quick comes first.
 PARTS: dict[str, tuple[str, str]] = {
