@@ -148,6 +148,7 @@ def test_killed_again_and_again(tmp_path: Path, uninterrupted: Any) -> None:
 
 CASES: list[dict[str, Any]] = [
     {"task": "ssda", "labels": 2, "strong": "cta"},
+    {"task": "ssda", "labels": 2, "repeat": False, "target_labels_from": 0.9},
     {"options": {"align": "labels", "threshold": "fixed"}},
     {"method": "mcd", "strong": "randaugment", "mirror": True},
     {"method": "fixmatch+", "task": "ssl", "labels": 2},
