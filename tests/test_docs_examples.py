@@ -17,7 +17,6 @@ from torch import nn
 
 import adamatch
 from adamatch import Run, cli
-from adamatch.verdict import disagreement
 
 TINY = {"images": 8, "batch": 4, "device": "cpu", "weights": "none", "frozen": 0, "twin": False, "quiet": True}
 OWN = ("fit", "predict", "evaluate", "report", "choose", "export")
@@ -125,7 +124,6 @@ def test_examples_run_in_the_order_of_the_pages(
 ) -> None:
     monkeypatch.chdir(place)
     monkeypatch.setattr(adamatch, "fit", small)
-    monkeypatch.setattr(disagreement, "CRITIC_STEPS", 1)
     monkeypatch.setattr(adamatch, "train", lambda given: isinstance(given, Run) or pytest.fail("train takes a Run"))
     done: set[tuple[str, ...]] = set()
     for page in pages():

@@ -204,6 +204,17 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     assert len(asked) == 2
 
 
+def test_with_all_blocks_frozen_a_classifier_is_all_that_is_trained(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = networks.build("wrn-tiny", 5)
+    save_file(net.state_dict(), tmp_path / "start.safetensors")
+    model = fit(tmp_path / "run", network="wrn-tiny", weights=str(tmp_path / "start.safetensors"), frozen="all")
+    assert all(torch.equal(*each) for each in zip(net.blocks.parameters(), model.net.blocks.parameters(), strict=True))  # type: ignore[union-attr]
+    assert model.history["judge"]["twin"]["steps"] == 0
+    with pytest.raises(InputError, match="needs a network that starts from weights"):
+        fit(tmp_path / "other", network="wrn-tiny", weights="none", frozen="all")
+
+
 @pytest.mark.parametrize("how", ["folder", "list", "pairs"])
 def test_images_in_the_runs_folder_are_refused(how: str, tmp_path: Path) -> None:
     pixels, labels = arrays(30)
