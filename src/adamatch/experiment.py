@@ -16,13 +16,12 @@ from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.evaluate import Evaluation, predict_together
 from adamatch.finalise import finished, reopened, tested
-from adamatch.images.feed import Place
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.prepare import Training, prepare
 from adamatch.train import distributed, loop, memory, speed
-from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
+from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 from adamatch.verdict.eval_outputs import OutputWriter
@@ -38,8 +37,6 @@ def train(
     machine: Machine | None = None,
     overwrite: bool = False,
     quiet: bool = False,
-    place: Place = "auto",
-    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT,
 ) -> dict[str, Any]:
     """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
     machine = machine or speed.choose()
@@ -52,7 +49,7 @@ def train(
         problem = problem_of(run, data)
         distributed.agree(run, problem)
         folder = RunFolder(Path(out) if out else RUNS / run.name)
-        solve(run, problem, folder, Execution(machine, place, quiet, seconds_per_checkpoint), overwrite=overwrite)
+        solve(run, problem, folder, Execution(machine, quiet=quiet), overwrite=overwrite)
         return ranks.from_first(folder.result) or {}
 
 

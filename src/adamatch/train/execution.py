@@ -14,7 +14,6 @@ from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
 
-SECONDS_PER_CHECKPOINT = 30.0
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
 
@@ -26,7 +25,7 @@ class Execution:
     machine: Machine = field(default_factory=speed.choose)
     place: Place = "auto"  # where images are stored
     quiet: bool = False
-    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
+    seconds_per_checkpoint: float = 30.0
     brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
