@@ -38,12 +38,12 @@ def train(
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
+    """Train on a benchmark, or resume; returns the content of result.json."""
     machine = machine or speed.choose()
     size = benchmarks.get(run.benchmark).size
     if run.recipe.size != size:
         raise InputError(
-            f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: leave its size alone"
+            f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: do not set size"
         )
     with distributed.joined(machine.device):
         problem = problem_of(run, data)
@@ -54,7 +54,7 @@ def train(
 
 
 def problem_of(run: Run, data: str | Path | None = None) -> Problem:
-    """What a run of a benchmark trains on and is tested on; `data` is where prepared sets lie."""
+    """The images of a benchmark's run; `data` is where prepared sets are stored."""
     return benchmarks.problem(
         run.benchmark,
         task=run.task,
@@ -89,7 +89,7 @@ def solve(
             teacher = replace(training, folder=folder.stage(f"generation-{number}"))
             if ranks.from_first(teacher.folder.result) is None:
                 _train(teacher)
-            # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
+            # Always the saved model: its labels must not depend on an interruption here.
             labelled, before = _labelled_by(reopened(teacher), training), ranks.from_first(teacher.folder.result)
             taught = add_labelled(problem, labelled, run.recipe.uratio, run.seed)
             training = replace(training, problem=taught, number=number + 1, before=before or {})
@@ -98,10 +98,10 @@ def solve(
 
 def _train(training: Training) -> Model:
     """From the first weights to a saved model and its result.json."""
-    run, folder, execution = training.run, training.folder, training.execution.anew()
+    run, folder, execution = training.run, training.folder, training.execution.restarted()
     ready = prepare(training)
     evaluate = _evaluation(ready.problem, training.problem.unlabelled, folder, execution, run.recipe.last_step)
-    trained_on = replace(ready.problem, tests={})  # test sets are for `evaluate` alone
+    trained_on = replace(ready.problem, tests={})  # only `evaluate` may see test sets
     average, history = loop.train(run, trained_on, folder, ready.step, evaluate, execution)
     return finished(training, ready, average, history)
 

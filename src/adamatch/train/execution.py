@@ -19,7 +19,7 @@ from adamatch.train import speed
 from adamatch.train.speed import Machine
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
-ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
+ASK_EVERY = 8  # steps after which ranks ask each other whether one of them has to stop
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Execution:
         """A progress bar for work before the first step."""
         return progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0, out=self.console)
 
-    def anew(self) -> Self:
+    def restarted(self) -> Self:
         """The same, with the clock restarted."""
         return replace(self, began=time.monotonic())
 
