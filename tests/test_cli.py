@@ -279,15 +279,6 @@ def test_options_are_words_numbers_and_lists() -> None:
     assert cli_names.options(texts) == {"a": "none", "b": False, "c": 3, "d": 100.0, "e": 0.5, "f": [0.25, 0.75]}
 
 
-def test_a_finished_run_is_not_done_twice(data: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(data)
-    before = (data / "run/model.safetensors").stat().st_mtime_ns
-    again = fit(call, Path("source"), Path("target"), Path("run"))
-    assert again.code == 0
-    assert again.out == (data / "printed.txt").read_text()
-    assert (data / "run/model.safetensors").stat().st_mtime_ns == before
-
-
 def test_a_disk_that_is_full_for_a_csv(data: Path, call: Call) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
