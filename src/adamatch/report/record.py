@@ -123,6 +123,6 @@ def _rows(path: Path) -> list[dict[str, float]]:
 def _outputs(folder: Path) -> Mapping[str, Probabilities]:
     """Of the last evaluation that can be read."""
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
-        with suppress(Exception), np.load(file, allow_pickle=False) as arrays:  # whatever a damaged one raises
+        with suppress(Exception), np.load(file, allow_pickle=False) as arrays:  # NumPy and zipfile raise all kinds
             return dict(arrays)
     return {}
