@@ -80,7 +80,7 @@ def train(task: str, variant: str, seed: int) -> Row:
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--task", choices=TASKS, action="append", help="all, unless given")
