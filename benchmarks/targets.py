@@ -31,15 +31,8 @@ UNSUITABLE = [
     ("photo", "handwritten digits"),
     ("photo", "half paintings, half objects of no class"),
 ]
-SUITABLE = [
-    ("photo", ART),
-    ("photo", "cartoon"),
-    (ART, "photo"),
-    ("cartoon", "photo"),
-    ("sketch", "photo"),
-    (ART, "cartoon"),
-    ("cartoon", ART),
-]
+SUITABLE = [("photo", ART), ("photo", "cartoon"), (ART, "photo"), ("cartoon", "photo"), ("sketch", "photo")]
+SUITABLE += [(ART, "cartoon"), ("cartoon", ART)]
 
 
 def images(folder: Path) -> Store:
