@@ -29,6 +29,7 @@ def pacs(found: Found, domain: str) -> Splits:
 
 
 def splits(place: Path | None, name: str, domain: str, classes: tuple[str, ...] = ()) -> Splits:
+    """Those of a set that lies there, if it does; of these classes, or of those that have a folder."""
     return {each: partial(_split, place, name, domain, each, classes) for each in ("train", "test")} if place else {}
 
 
