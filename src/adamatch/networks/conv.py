@@ -67,11 +67,7 @@ class Classifier(nn.Module):
 
 
 def residual(
-    blocks: Iterable[nn.Module],
-    norms: Iterable[nn.Module],
-    x: Tensor,
-    active: Tensor,
-    groups: tuple[int, ...] | None,
+    blocks: Iterable[nn.Module], norms: Iterable[nn.Module], x: Tensor, active: Tensor, groups: tuple[int, ...] | None
 ) -> Tensor:
     """Pre-activation blocks, then the mean over pixels: x is the stream, `active` its normalised activation.
 
