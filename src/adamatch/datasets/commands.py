@@ -120,7 +120,7 @@ def verify(
     name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
     data: Root = None,
 ) -> None:
-    """Hold stores against what was published: counts, checksums, unreadable images, images in both train and test.
+    """Compare stores with what was published: checksums, unreadable images, number of images.
 
     Example: `adamatch data verify digitfive`
     """
@@ -128,13 +128,11 @@ def verify(
     names = [name] if name else [each for each in SETS if stores(root, each)]
     if not names:
         raise InputError(f"{root} holds no prepared set: make one with `adamatch data prepare SET --from DIR`")
-    errors = 0
-    colours = {"ok": "green", "note": "yellow", "error": "red"}
-    for each in names:
-        for finding in check(root, each):
-            errors += finding.level == "error"
-            _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
-    if errors:
+    failed, colours = False, {"ok": "green", "note": "yellow", "error": "red"}
+    for level, store, text in (finding for each in names for finding in check(root, each)):
+        failed |= level == "error"
+        _say(f"{store}: {text}", f"{level:5}", colours[level])
+    if failed:
         raise typer.Exit(1)
 
 
