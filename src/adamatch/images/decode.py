@@ -4,6 +4,7 @@ import functools
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -88,6 +89,14 @@ def to_rgb(image: Image.Image, white: int = SIXTEEN_BITS) -> Image.Image:
     if upright.has_transparency_data:
         return _over_white(upright)
     return upright if upright is not image and upright.mode == "RGB" else upright.convert("RGB")
+
+
+class Square(NamedTuple):
+    """How images become squares: their side, a rectangle's way, and what is white in 16 bits (0: to be found out)."""
+
+    size: int
+    shape: Shape = "squeeze"
+    white: int = 0
 
 
 def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
