@@ -29,7 +29,7 @@ def pacs(found: Found, domain: str) -> Splits:
 
 
 def splits(place: Path | None, name: str, domain: str, classes: tuple[str, ...] = ()) -> Splits:
-    """Those of a set that lies there, if it does; of these classes, or of those that have a folder."""
+    """The splits of a set in this archive or folder, if there is one; `classes` empty: one for each folder."""
     return {each: partial(_split, place, name, domain, each, classes) for each in ("train", "test")} if place else {}
 
 

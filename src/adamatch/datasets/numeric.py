@@ -1,4 +1,4 @@
-"""Arrays out of .idx, .h5, .mat and text: numbers come out, and nothing in the file is ever run."""
+"""Arrays of numbers from .idx, .h5, .mat and text files. Nothing in a file is ever executed."""
 
 import bz2
 import gzip
@@ -33,7 +33,7 @@ def unpacked(path: Path, largest: int = LARGEST) -> bytes:
         stream: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, lambda file: file)
         data: bytes = stream(raw).read(largest + 1)
     if len(data) > largest:
-        raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a bomb: refused")
+        raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a decompression bomb: refused")
     return data
 
 

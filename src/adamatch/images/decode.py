@@ -102,8 +102,8 @@ class Square(NamedTuple):
 def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
     """An image as (size, size, 3): squeezed, as in the paper's preparation of DomainNet, or with "crop" the middle.
 
-    A side that shrinks goes to the largest multiple of `size` that it holds (bilinear), and from there by averaging
-    whole blocks, so that every pixel counts. A side that grows is interpolated (bicubic).
+    A larger side is first resized to a multiple of `size` (bilinear); then whole blocks are averaged, so that every
+    pixel counts. A smaller side is enlarged (bicubic).
     """
     if shape == "crop":
         side, left, top = min(image.size), *((length - min(image.size)) // 2 for length in image.size)

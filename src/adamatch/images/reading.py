@@ -100,14 +100,14 @@ def stream(
         paths = list_files(source, Wanted(labelled=False, missing=skip_bad))[0]
         white = white or white_among(paths, where_of(source), notes)
         load = partial(read_files, how=Square(size, shape, white), skip_bad=skip_bad)
-        return len(paths), _ahead(_readable(paths, portion, load), notes)
+        return len(paths), _prefetched(_readable(paths, portion, load), notes)
     if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
         whole = read(source, size=size, labelled=False, shape=shape, white=white).images
         return len(whole), iter([_numbered(whole, 0)])
     refuse(source)
     white = white or white_inside(source, notes)
     images = (image for image, _ in squares(source, Square(size, shape, white), labelled=False))
-    return length(source), _ahead(_portions(images, portion), notes)
+    return length(source), _prefetched(_portions(images, portion), notes)
 
 
 def median_side(source: Any, sample: int = 200) -> int:
@@ -229,8 +229,8 @@ def _numbered(images: Pixels, first: int) -> Store:
     return Store(images, None, (), {"files": [str(first + number) for number in range(len(images))], "skipped": {}})
 
 
-def _ahead(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
-    """The next part is read in a thread; the notes come with the first."""
+def _prefetched(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
+    """Read the next part in a thread while one is used; the first has the notes."""
     here = copy_context()  # arguments are called in the thread as they are here
 
     def read_next() -> Store | None:

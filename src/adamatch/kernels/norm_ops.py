@@ -1,4 +1,4 @@
-"""Batch norm's kernels as operators of torch, with gradients. Their plain twin is `networks.norm.norm_act`."""
+"""Batch norm's kernels as operators of torch, with gradients. The plain version is `networks.norm.norm_act`."""
 
 from typing import Any
 

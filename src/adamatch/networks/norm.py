@@ -164,11 +164,11 @@ def has_batch_norm(net: nn.Module) -> bool:
 
 
 def depends_on_batch(net: nn.Module) -> bool:
-    """Whether it matters to an image what it shares its batch with: as the network is now, training or not."""
+    """Whether the output for an image depends on the rest of its batch, in the network's current mode."""
     return any(isinstance(module, _BatchNorm) and module.training for module in net.modules())
 
 
 def has_foreign_batch_norm(net: nn.Module) -> bool:
-    """Whether any layer always uses statistics per rank."""
+    """Whether any batch norm cannot share its statistics between ranks."""
     ours = (BatchNorm, nn.SyncBatchNorm)
     return any(isinstance(module, _BatchNorm) and not isinstance(module, ours) for module in net.modules())
