@@ -172,14 +172,10 @@ def _eight_bits(image: Image.Image, white: int, *, sixteen: bool) -> Image.Image
 
 def _range(image: Image.Image, white: int, sixteen: bool) -> tuple[float, float]:
     """The values, of (h, w) uint16, int32 or float32, that become black and white."""
-    lows, highs = [], []
-    for _, band in _bands(image):
-        values = np.asarray(band)
-        lows.append(float(values.min()))
-        highs.append(float(values.max()))
-    if not np.isfinite([lows, highs]).all():  # of each band: Python's min and max may pass over a NaN
+    values = np.asarray(image)
+    kind, low, high = values.dtype, float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
         raise ValueError("it holds values that are not finite")
-    kind, low, high = values.dtype, min(lows), max(highs)
     if sixteen:
         return 0, SIXTEEN_BITS
     if kind.itemsize == 2:
