@@ -73,18 +73,10 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 def norm_act(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-    slope: float,
-    shared: bool = False,
+    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    groups: tuple[int, ...], momentum: float, eps: float, slope: float, shared: bool = False,
     ceiling: float | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """By each group's statistics, if `shared` of all ranks; the running ones, if given, move to the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
