@@ -13,8 +13,8 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
+import evidence
 import numpy as np
-import record
 
 from adamatch.base.errors import InputError
 from adamatch.images.store import Labels
@@ -174,7 +174,7 @@ def report(folder: Path) -> str:
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.out.write_text(report(given.folder))

@@ -126,4 +126,4 @@ def test_a_console_of_ascii_alone(command: tuple[str, ...], tmp_path: Path) -> N
     done.stdout.decode("ascii")
     assert b"\x1b" not in done.stdout
     if command[0] == "data":
-        assert b"prepared sets lie in x[/bold]" in done.stdout
+        assert b"prepared sets are in x[/bold]" in done.stdout
