@@ -1,6 +1,5 @@
 """Names of files and classes come from anywhere: a terminal, a table or a spreadsheet only shows them."""
 
-import io
 import os
 import pickle
 import subprocess
