@@ -208,9 +208,7 @@ def draw(
         Path | None, Option(help="The picture (.png, .svg, .pdf); or a table, which is printed else")
     ] = None,
 ) -> None:
-    """A table or a figure of the paper from the runs that there are, and which are missing.
-
-    `adamatch grid draw ssda results/digitfive` a table, the paper's numbers beside ours
+    """A table or a figure of the paper from the runs that there are, beside the paper's numbers, and what is missing.
 
     `adamatch grid draw labels-ssda results/digitfive --out labels.png`
     """

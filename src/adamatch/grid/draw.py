@@ -37,14 +37,16 @@ def uda(done: Sequence[Done]) -> Made:
     return _one("UDA: accuracy on the target", cells, _benchmarks(mine)), missing
 
 
-def ssl(done: Sequence[Done]) -> Made:
-    """Table 5: methods against benchmarks and labels per class, and their mean."""
-    return _few(done, "ssl")
-
-
-def ssda(done: Sequence[Done]) -> Made:
-    """Table 6."""
-    return _few(done, "ssda")
+def few(done: Sequence[Done], task: str) -> Made:
+    """Tables 5 and 6: methods against benchmarks and labels per class, and their mean where no column is missing."""
+    mine = [each for each in done if each.task == task and not each.variant and each.method in FIVE]
+    here = {(each.run.benchmark, each.run.labels) for each in mine}
+    wanted = [key for key in itertools.product(_benchmarks(mine), published.LABELS) if key in here]
+    cells = [(METHODS[e.method], f"{e.run.benchmark}, {e.run.labels} per class", e) for e in mine]
+    made = _one(f"{task.upper()}: accuracy on the target", cells, [f"{b}, {n} per class" for b, n in wanted])
+    papers = published.SSL if task == "ssl" else published.SSDA
+    full = wanted == list(itertools.product(published.SUITES, published.LABELS))
+    return [_averaged(each, papers if full else {}) for each in made], _missing(mine, FIVE, task, published.LABELS)
 
 
 def domains(done: Sequence[Done]) -> Made:
@@ -83,9 +85,7 @@ def pretraining(done: Sequence[Done]) -> Made:
     have = {(row, column) for row, column, _ in cells}
     missing = [f"{METHODS[m]}, {c}" for m in names for c in (scratch, at_8m) if (METHODS[m], c) not in have]
     made = _one("UDA: pre-training", cells, published.PRETRAINED_COLUMNS, compared=False)
-    note = (
-        "2M images are a part of the run of 8M, as the paper's; the best window is found with the target's test labels."
-    )
+    note = "2M images are a part of the run of 8M; the best window is found with the target's test labels."
     return [replace(each, notes=[*each.notes, note]) for each in made], missing
 
 
@@ -123,7 +123,8 @@ def sensitivity(done: Sequence[Done]) -> Made:
 def curves(done: Sequence[Done]) -> Made:
     """Figure 5: accuracy during the run on Sketch -> Clipart, from scratch and pre-trained."""
     names = ("adamatch", "mcd", "fixmatch+")
-    mine = [each for each in done if each.task == "uda" and each.method in names and not each.run.options]
+    usual = [each for each in done if not each.variant or (each.run.weights and not each.run.options)]
+    mine = [each for each in usual if each.task == "uda" and each.method in names]
     known = {each.pair for each in mine}
     pair = CURVES if CURVES in known else min(known, default=CURVES)
     picture = Picture(figsize=(5.5, 4))
@@ -165,8 +166,8 @@ DRAWINGS: dict[str, Callable[[Sequence[Done]], Made]] = {
     "uda": uda,
     "pretraining": pretraining,
     "ablation": ablation,
-    "ssl": ssl,
-    "ssda": ssda,
+    "ssl": lambda done: few(done, "ssl"),
+    "ssda": lambda done: few(done, "ssda"),
     "domains": domains,
     "pairs": pairs,
     "labels-ssl": lambda done: labels(done, "ssl"),
@@ -174,19 +175,6 @@ DRAWINGS: dict[str, Callable[[Sequence[Done]], Made]] = {
     "sensitivity": sensitivity,
     "curves": curves,
 }
-
-
-def _few(done: Sequence[Done], task: str) -> Made:
-    """A summary with the mean over all columns that it has, where a method has all that others have."""
-    mine = [each for each in done if each.task == task and not each.variant and each.method in FIVE]
-    columns = {(b, n): f"{b}, {n} per class" for b in _benchmarks(mine) for n in published.LABELS}
-    columns = {key: name for key, name in columns.items() if any((e.run.benchmark, e.run.labels) == key for e in mine)}
-    wanted = [each for each in mine if (each.run.benchmark, each.run.labels) in columns]
-    cells = [(METHODS[each.method], columns[each.run.benchmark, each.run.labels], each) for each in wanted]
-    made = _one(f"{task.upper()}: accuracy on the target", cells, columns.values())
-    papers = published.SSL if task == "ssl" else published.SSDA
-    full = {(suite, n) for suite in published.SUITES for n in published.LABELS} == columns.keys()
-    return [_averaged(each, papers if full else {}) for each in made], _missing(mine, FIVE, task, published.LABELS)
 
 
 def _averaged(made: Table, papers: dict[str, list[float]]) -> Table:

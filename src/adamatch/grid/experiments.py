@@ -154,10 +154,7 @@ def few() -> Iterator[Run]:
 
 
 def first_step() -> Iterator[Run]:
-    """Few labels on real digits as the paper uses them: from the first step on, repeated, nothing learned before them.
-
-    SSDA on MNIST to SVHN with three seeds; FixMatch+ with one, on SVHN alone, too; two controls without repetition.
-    """
+    """Few labels on real digits as the paper has them: from the first step on, repeated; FixMatch+ with one seed."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     ssda, ssl = replace(hard, task="ssda"), replace(hard, task="ssl", source="")
     for seed, labels in itertools.product(range(3), (1, 5, 25)):
