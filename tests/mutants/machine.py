@@ -32,7 +32,7 @@ from mutants.run import HERE, SLOW_IMPORTS, Tests, copied
 
 # Files below src/adamatch, and the tests below tests/ that they are run against; what is quick comes first.
 PARTS: dict[str, tuple[str, str]] = {
-    "evaluate": ("evaluate.py predictions.py", "test_evaluate.py test_predictions.py"),
+    "evaluate": ("evaluate.py predictions.py", "test_evaluate.py test_predictions.py base/test_console.py"),
     "model": ("model.py", "test_model.py"),
     "methods": ("methods/*.py", "methods"),
     "grid": (
