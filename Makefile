@@ -45,6 +45,7 @@ fuzz: setup
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py
+	$(BIN)/python tests/mutants/machine.py
 
 clean:
 	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

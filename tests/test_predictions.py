@@ -273,3 +273,11 @@ def test_very_many_images_take_little_memory(tmp_path: Path) -> None:
     assert said["rows"] == MANY
     assert said["mib"] < 1024
     assert (tmp_path / "out.csv").read_bytes().count(b"\n") == MANY + 1
+
+
+def test_of_very_many_unreadable_images_the_first_twenty_are_named() -> None:
+    assert left_out({}) == []
+    twenty = {str(number): f"{number}.png is no image" for number in range(20)}
+    assert left_out(twenty) == [f"left out: {why}" for why in twenty.values()]
+    more = twenty | {"20": "20.png is no image", "21": "21.png is no image"}
+    assert left_out(more) == [*left_out(twenty), "left out: 2 more"]
