@@ -99,6 +99,7 @@ def solve(
         if done is not None:
             say(f"the run in {folder.path} is finished, and is not trained again ({argument('overwrite', True)} would)")
             model = _saved(run, problem, folder, copy.deepcopy(net), execution.machine)
+            folder.list_files()  # where it was killed before that
             tested = done.get("run", {}).get("test", "") == run.test or not run.test
             return model if tested else _test_later(run, problem, folder, model, done)
         if run.continues:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from adamatch.base import ranks
+from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.images.tasks import Problem
 from adamatch.model import Model
@@ -29,6 +29,7 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) 
     told = replace(model, history=history)
     if ranks.rank() == 0 and told.history != model.history:
         told.save(folder.path)
+        manifest.forget(folder.path, "README")
         write_atomically(folder.path / "README", README)
     return told
 
@@ -45,6 +46,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     if with_twin:
         outputs = outputs.with_twin(eval_outputs.read(folder.path / TWIN))
     found = verdict(outputs, problem.unlabelled, problem.labelled[0], problem.classes, same=same)
+    manifest.forget(folder.path, FILE)
     write_atomically(folder.path / FILE, json.dumps(sealed(found), indent=1))
     return found
 

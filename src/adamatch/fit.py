@@ -139,14 +139,16 @@ def fit(
             progress.say(beside.line)
         with folder.hold():
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
-            if beside:
-                twins.train(beside, problem, folder, execution, net=own)
-            told = replace(finalised(model, problem, folder, same=same or few), folder=out)
-            if ranks.rank() == 0 and page.is_older(out):
-                page.finish(told, problem, data, given)
-                if own is not None:
-                    with suppress(InputError):  # without it, the command line cannot predict
-                        told.export(out / ONNX)
+            with page.named(out):
+                if beside:
+                    twins.train(beside, problem, folder, execution, net=own)
+                told = replace(finalised(model, problem, folder, same=same or few), folder=out)
+                if ranks.rank() == 0 and page.is_older(out):
+                    page.finish(told, problem, data, given)
+                    if own is not None:
+                        with suppress(InputError):  # without it, the command line cannot predict
+                            told.export(out / ONNX)
+            folder.list_files()
         if not quiet and ranks.rank() == 0:
             printed.ending(told, out)
         return told

@@ -20,6 +20,7 @@ from PIL import Image
 
 from adamatch.base.errors import InputError
 from adamatch.base.files import writing
+from adamatch.base.regular_files import mapped
 from adamatch.base.system import cores
 from adamatch.datasets.archive import Encoded
 from adamatch.datasets.source import Payload, Split, Wanted
@@ -115,7 +116,7 @@ def portions(items: Iterable[tuple[int, Payload]]) -> Iterator[Portion]:
 def draw(portion: Portion, partial: Path, offset: int, size: int) -> list[Unreadable]:
     """Put images into a store that is being filled; written, as a mapped file would count as this process's memory."""
     unreadable = []
-    done: Pixels = np.load(partial / "done.npy", mmap_mode="r+")
+    done: Pixels = mapped(partial / "done.npy", "r+")
     with (partial / "images.npy").open("r+b") as file:
         for index, payload in portion:
             try:

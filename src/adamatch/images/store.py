@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from adamatch.base import system
 from adamatch.base.errors import InputError, shortened
 from adamatch.base.files import SEAL, checksum, read_json, sealed, sync, unsealed, write_atomically
+from adamatch.base.regular_files import mapped, read_own
 
 VERSION = 1
 Pixels = NDArray[np.uint8]
@@ -47,12 +48,19 @@ class Store:
         path = Path(path)
         head = _head(path)
         try:
-            images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
-            labels = np.load(path / "labels.npy", allow_pickle=False) if head["labelled"] else None
+            if head["labelled"]:
+                _compare(path, head, "labels.npy")
+            images = mapped(path / "images.npy")
+            labels = np.array(mapped(path / "labels.npy")) if head["labelled"] else None
+            if images.offset + images.nbytes != (path / "images.npy").stat().st_size:
+                raise ValueError("images.npy has another size than it says")
+            _, height, width, channels = images.shape
+            if (height, channels, images.dtype) != (width, 3, np.uint8):
+                raise ValueError(f"images.npy holds no images, but {images.shape} of {images.dtype}")
+        except InputError:
+            raise
         except Exception as error:  # NumPy raises errors of all kinds, when a header is damaged
             raise _damaged(path, str(error).partition("\n")[0]) from None
-        if labels is not None:
-            _compare(path, head, "labels.npy")
         return cls(images, labels, tuple(head["classes"]), head["info"])
 
     @classmethod
@@ -132,7 +140,7 @@ class Writer:
     def _is_begun(self, signature: str, kinds: Kinds) -> bool:
         """Whether there is a partial folder of this plan, with whole arrays."""
         try:
-            if (self.partial / "plan.json").read_bytes() != signature.encode():
+            if read_own(self.partial / "plan.json") != signature.encode():
                 return False
             arrays = {name: self._map(name) for name in kinds}
         except Exception:  # it is not there, or damaged, where NumPy raises errors of all kinds
@@ -155,7 +163,7 @@ class Writer:
         (self.partial / "plan.json").write_text(signature)  # last: its presence means that the arrays are there
 
     def _map(self, name: str) -> Any:
-        return np.load(self.partial / f"{name}.npy", mmap_mode="r+", allow_pickle=False)
+        return mapped(self.partial / f"{name}.npy", "r+")
 
     def commit(self) -> Store:
         """Checksum, write the header and give the folder its final name."""

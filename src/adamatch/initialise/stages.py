@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
 from adamatch.base import ranks
-from adamatch.base.files import make_folder, write_whole
+from adamatch.base.files import make_folder, read_checked, write_whole
+from adamatch.base.regular_files import WEIGHTS
 from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.initialise import embed, propagate, simclr
@@ -142,9 +143,9 @@ def _save(folder: RunFolder, net: nn.Module, sure: NDArray[np.float32] | None) -
 def _load(folder: RunFolder, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
     """Whether the network could be read, and the labels beside it; a damaged file counts as none."""
     try:
-        state = load_file(folder.checkpoints / FILE)
+        state = load(read_checked(folder.checkpoints / FILE, WEIGHTS))
         labels = state.pop(LABELS, None)
         net.load_state_dict(state)
-    except (OSError, SafetensorError, RuntimeError):
+    except (OSError, ValueError, SafetensorError, RuntimeError):
         return False, None
     return True, None if labels is None else labels.numpy()

@@ -12,19 +12,20 @@ from typing import Any
 from filelock import BaseFileLock
 from safetensors import SafetensorError
 
-from adamatch.base import locks, ranks
+from adamatch.base import locks, manifest, ranks
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.base.files import (
+    MANIFEST,
     disk_is_full,
     disk_reason,
     make_folder,
     parse,
+    read_checked,
     read_json,
     sealed,
     sync,
     unsealed,
-    with_retries,
     write_atomically,
 )
 from adamatch.config.recipe import Recipe
@@ -57,7 +58,7 @@ class RunFolder:
                 self._empty()
             run, new = self._take(run)
             path = self.path / "run.json"
-            self.claimed = (path, path.read_text())
+            self.claimed = (path, read_checked(path).decode())
             try:
                 yield run
             except BaseException:  # Ctrl-C, too
@@ -111,7 +112,7 @@ class RunFolder:
             return
         path, text = self.claimed
         try:
-            there = with_retries(path.read_text) == text
+            there = read_checked(path).decode() == text
         except (FileNotFoundError, NotADirectoryError, ValueError):
             there = False
         if not there:
@@ -134,6 +135,7 @@ class RunFolder:
         finished = (self.path / "result.json").exists()
         if other.id == run.id:  # not ==: JSON has no tuples
             if not finished:
+                (self.path / MANIFEST).unlink(missing_ok=True)  # what it lists may be trained again
                 resume.check_test(other, run, self.path)
                 write_atomically(path, run.to_json())  # with the test set, which may be new
             return run, False
@@ -180,8 +182,15 @@ class RunFolder:
         """The run is done; its model must be on the disk before."""
         if ranks.rank() == 0:
             self.check()
+            manifest.forget(self.path, "result.json")
             write_result(self.path / "result.json", result)
             shutil.rmtree(self.checkpoints, ignore_errors=True)
+            self.list_files()
+
+    def list_files(self) -> None:
+        """Files that are new since the last time, in manifest.json."""
+        if ranks.rank() == 0:
+            manifest.complete(self.path)
 
     def name(self, classes: Sequence[str]) -> None:
         """Write the classes' names, for whoever looks into the folder before the run is finished."""
@@ -206,12 +215,13 @@ class RunFolder:
         """Drop the metrics after `step`, which come again, and files that a killed process left half written."""
         if ranks.rank() > 0:
             return
+        (self.path / MANIFEST).unlink(missing_ok=True)  # a stage's, whose result was removed
         for left in (".m*.part", "*/.step-*.part"):  # not those that others may be writing: run.json
             for part in self.path.glob(left):
                 part.unlink(missing_ok=True)
         path = self.path / "metrics.jsonl"
         if path.exists():
-            lines = path.read_text(errors="replace").split("\n")
+            lines = read_checked(path).decode(errors="replace").split("\n")
             write_atomically(path, "".join(f"{line}\n" for line in lines if _is_until(line, step)))
 
 
