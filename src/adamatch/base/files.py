@@ -43,9 +43,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             write(part)
             sync(part)
             os.replace(part, path)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+            if isinstance(error, OSError):  # of a write or a sync it names no file
+                error.filename = str(path)
             raise
         sync(path.parent)
 
