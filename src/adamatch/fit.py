@@ -107,6 +107,8 @@ def fit(
         data = UserData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         with precompile.compiled(chosen.recipe, (method, ALONE) if twin else (method,), machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+            if "" in problem.classes:
+                raise InputError("a class has no name: give one to its images")
             if own is not None:
                 _check_output(own, len(problem.classes), chosen.recipe.size)
             roles = [role for role, images in given.items() if images is not None and role != "test"]

@@ -23,7 +23,7 @@ if "FAULTS" not in os.environ:  # again, with the shim
 for each in ("fit", "experiment", "grid.commands", "grid.work", "report.page", "datasets.commands", "export"):
     importlib.import_module(f"adamatch.{each}")  # before the forks, in each of which it would take seconds
 
-from faults.commands import COMMANDS
+from faults.commands import COMMANDS  # noqa: E402
 
 
 def faults(name: str, base: Path, every: int) -> tuple[list[Fault], dict[str, Any]]:
@@ -41,6 +41,7 @@ def faults(name: str, base: Path, every: int) -> tuple[list[Fault], dict[str, An
         for number, which in {numbers[-1]: "last", numbers[0]: "first"}.items()
         for how in HOWS
     ]
+    print(f"{name}: {len(places)} places, {len(chosen)} faults", flush=True)
     return chosen[::every], runner.digest(base / "work" / command.out)
 
 
@@ -74,7 +75,7 @@ def main() -> int:
         base = Path(folder) / "case"
         for name in given.command or COMMANDS:
             chosen, expected = faults(name, base, given.every)
-            print(f"{name}: {len(chosen)} faults of {len({fault.place for fault in chosen})} places", flush=True)
+
             for fault in chosen:
                 found = outcome(fault, base, expected)
                 wrong = found.then != "the same" or found.said.startswith("code ")

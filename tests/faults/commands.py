@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from colours import CLASSES, arrays
 from PIL import Image
 from published import formats
@@ -27,8 +26,7 @@ class Command:
 
 
 def runs() -> Iterator[Run]:
-    for method in ("supervised", "baseline_bn"):
-        yield Run(source="rendered", target="handwritten", method=method, recipe=RECIPE)
+    yield Run(source="rendered", target="handwritten", method="baseline_bn", recipe=RECIPE)
 
 
 def _images(folder: Path) -> None:
@@ -53,7 +51,7 @@ def _archives(folder: Path) -> None:
 
 
 def _nothing(folder: Path) -> None:
-    assert np.array(1)
+    pass
 
 
 FIT = "fit --source source --target target --out run --size 8 --images 12 --batch 4 --device cpu --quiet"

@@ -25,7 +25,7 @@ from adamatch.base.system import cores
 from adamatch.datasets.archive import Encoded
 from adamatch.datasets.source import Payload, Split, Wanted
 from adamatch.images.decode import read_image, square
-from adamatch.images.store import Pixels, Store, Writer, remove_leftovers
+from adamatch.images.store import Pixels, Store, Writer
 
 CHUNK, CHUNK_BYTES = 32, 2 << 20  # what a worker gets at a time: so many images, or so many bytes of them
 Portion = list[tuple[int, Payload]]
@@ -46,7 +46,6 @@ def store_split(
     A store holds every image or, with `skip_bad`, says which ones it lacks.
     """
     if (path / "store.json").is_file():
-        remove_leftovers(path)
         yield (len(Store.open(path)),) * 2
         return
     split = find()

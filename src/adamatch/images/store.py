@@ -175,8 +175,6 @@ class Writer:
             sync(self.partial / f"{name}.npy")
         del self.images, self.done, self.labels
         self.head["sha256"] = {f"{name}.npy": checksum(self.partial / f"{name}.npy") for name in arrays}
-        for left in self.partial.glob(".*.part"):  # of a process that was killed
-            left.unlink()
         write_atomically(self.partial / "store.json", json.dumps(sealed(self.head), indent=1))
         old = self.path.with_name(f".{self.path.name}.old")
         shutil.rmtree(old, ignore_errors=True)
@@ -185,11 +183,6 @@ class Writer:
         os.replace(self.partial, self.path)
         sync(self.path.parent)
         shutil.rmtree(old, ignore_errors=True)
-        remove_leftovers(self.path)
+        for leftover in ("done.npy", "plan.json"):  # last: until the store has its name, they let its making go on
+            (self.path / leftover).unlink()
         return Store.open(self.path)
-
-
-def remove_leftovers(path: Path) -> None:
-    """What let the making of a store go on: needed until it has its name."""
-    for name in ("done.npy", "plan.json"):
-        (path / name).unlink(missing_ok=True)
