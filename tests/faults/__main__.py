@@ -1,7 +1,6 @@
 """`python -m faults`, from tests/: a table of every place and its outcomes; exit code 1 where one is bad."""
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -20,10 +19,7 @@ if "FAULTS" not in os.environ:  # again, with the shim
         os.environ | {"LD_PRELOAD": str(library), "FAULTS": "1", "OMP_NUM_THREADS": "1"},
     )
 
-for each in ("fit", "experiment", "grid.commands", "grid.work", "report.page", "datasets.commands", "export"):
-    importlib.import_module(f"adamatch.{each}")  # before the forks, in each of which it would take seconds
-
-from faults.commands import COMMANDS  # noqa: E402
+from faults.commands import COMMANDS
 
 
 def faults(name: str, base: Path, every: int) -> tuple[list[Fault], dict[str, Any]]:
@@ -32,6 +28,7 @@ def faults(name: str, base: Path, every: int) -> tuple[list[Fault], dict[str, An
     runner.fresh(command, base)
     said = runner.run(command, base)
     assert said == "done", said
+    runner.import_as_it_did(base)
     places: dict[str, list[int]] = {}
     for number, place in enumerate(runner.operations(base), 1):
         places.setdefault(place, []).append(number)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adamatch.base.errors import InputError
+from adamatch.base.errors import reason
 from adamatch.base.files import MANIFEST, checksum, listed, sealed, write_atomically
 
 CHANGING = ("report.html", MANIFEST)  # they may be made anew at any time; manifests are those of folders inside
@@ -40,15 +40,14 @@ def problems(folder: Path) -> Iterator[str]:
         yield f"{folder / MANIFEST} {what}: run the same command again, or copy the folder anew"
     for name, known in files.items():
         path = folder / name
-        if ".." in path.parts or path.resolve() != folder.resolve() / name:
-            yield f"{path} leads out of the folder"
-            continue
         try:
+            if not path.is_relative_to(folder) or ".." in path.parts or path.resolve() != folder.resolve() / name:
+                raise ValueError("it is a link, or outside of the folder")
             found = _measured(path)
         except FileNotFoundError:
             yield f"{path} is missing"
-        except (OSError, InputError) as error:
-            yield f"{path} cannot be read ({error})"
+        except (OSError, ValueError) as error:
+            yield f"{path} cannot be read ({reason(error)})"
         else:
             if found != known:
                 yield f"{path} was changed since it was written"
