@@ -58,7 +58,10 @@ def test_what_is_written_anew_leaves_the_list_first(folder: Path) -> None:
     assert list(manifest.problems(folder)) == [f"{folder}/outputs/one.npz was changed since it was written"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"files": {}}', json.dumps(sealed({"files": []}))])
+LISTS: tuple[object, ...] = ([], {}, {"a.json": 1}, {"a.json": [1]}, {"a.json": ["x", 1]})
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", *(json.dumps(sealed({"files": each})) for each in LISTS)])
 def test_a_damaged_list_counts_as_none(folder: Path, text: str) -> None:
     (folder / MANIFEST).write_text(text)
     assert read_checked(folder / "a.json")
@@ -76,10 +79,6 @@ def test_a_list_of_a_stranger_leads_nowhere(folder: Path, tmp_path_factory: pyte
     found = list(manifest.problems(folder))
     assert len(found) == len(names)
     assert all("cannot be read" in line for line in found)
-    for known in (1, "x", {"a": 1}):
-        files.write_atomically(folder / MANIFEST, json.dumps(sealed({"files": {"a.json": known}})))
-        with pytest.raises(ValueError, match="changed"):
-            read_checked(folder / "a.json")
 
 
 @pytest.mark.posix

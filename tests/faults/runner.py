@@ -115,14 +115,15 @@ def operations(base: Path) -> list[str]:
 def digest(folder: Path) -> dict[str, Any]:
     """All that a command wrote, but for times, and for the list of checksums, which is compared with the files."""
     from adamatch.base import manifest
+    from adamatch.base.files import MANIFEST
 
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_dir() or "events" in path.parts or path.name == ".lock" or path.suffix == ".part":
             continue
-        if path.name in ("report.html", manifest.MANIFEST):
-            problems = list(manifest.problems(path.parent)) if path.name == manifest.MANIFEST else []
+        if path.name in ("report.html", MANIFEST):
+            problems = list(manifest.problems(path.parent)) if path.name == MANIFEST else []
             assert not problems, problems
             found[name] = "there"
         elif path.suffix in (".json", ".jsonl"):

@@ -145,9 +145,10 @@ def listed(folder: Path) -> dict[str, Any]:
     """
     try:
         files = unsealed(parse(with_retries(lambda: read_own(folder / MANIFEST))))["files"]
-    except (OSError, ValueError, KeyError):
+        sound = all(each is None or [*map(type, each)] == [int, str] for each in files.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return files if isinstance(files, dict) else {}
+    return files if sound else {}
 
 
 def read_json(path: Path) -> Any:

@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from adamatch.base import ranks
-from adamatch.base.files import make_folder, read_checked, write_whole
+from adamatch.base.files import make_folder, read_checked
 from adamatch.base.regular_files import WEIGHTS
 from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.initialise import embed, propagate, simclr
 from adamatch.initialise.probe import fit_head
 from adamatch.networks.frozen import Upper
-from adamatch.train import distributed
+from adamatch.train import checkpoint, distributed
 from adamatch.train.execution import Execution
 from adamatch.train.progress import bar_before
 from adamatch.train.run_folder import RunFolder
@@ -133,10 +133,10 @@ def _save(folder: RunFolder, net: nn.Module, sure: NDArray[np.float32] | None) -
         return
     folder.check()
     make_folder(folder.checkpoints)
-    state = {name: each.contiguous() for name, each in net.state_dict().items()}
+    state = net.state_dict()
     if sure is not None:
         state[LABELS] = torch.from_numpy(sure)
-    write_whole(folder.checkpoints / FILE, lambda part: save_file(state, part))
+    checkpoint.write_tensors(folder.checkpoints / FILE, state)
     shutil.rmtree(folder.checkpoints / simclr.FOLDER, ignore_errors=True)
 
 

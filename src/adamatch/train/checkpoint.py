@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
-from safetensors.torch import save_file
+from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
 
 from adamatch.base.errors import InputError
@@ -82,17 +82,11 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file, whole or not at all, with usual permissions (the library lets the owner alone read it)."""
+    """A safetensors file, whole or not at all."""
     how = {"copy": True, "memory_format": torch.contiguous_format}  # the format takes no shared memory (tied weights)
     copies = {name: tensor.detach().to("cpu", **how) for name, tensor in tensors.items()}  # type: ignore[call-overload]
-
-    def write(part: Path) -> None:
-        part.touch()
-        mode = part.stat().st_mode
-        save_file(copies, part)
-        part.chmod(mode)
-
-    write_whole(path, write)
+    content = tensors_as_bytes(copies)  # not to a file: the library would leave one of its own there after a kill
+    write_whole(path, lambda part: part.write_bytes(content))
 
 
 def randoms(device: torch.device) -> dict[str, Tensor]:
