@@ -12,7 +12,7 @@ from adamatch.base.files import MANIFEST, listed, read_checked, sealed
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("a.json", "outputs/one.npz", "twin/model.json", "report.html", ".lock", "checkpoints/x", "lease-1"):
+    for name in ("a.json", "outputs/one.npz", "twin/model.json", "begun/x", "report.html", ".lock", "lease-1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f'"{name}"')
     manifest.complete(tmp_path / "twin")

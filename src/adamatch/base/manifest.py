@@ -16,7 +16,7 @@ from adamatch.base.files import MANIFEST, checksum, listed, sealed, write_atomic
 from adamatch.base.regular_files import opened
 
 CHANGING = ("report.html", MANIFEST)  # they may be made anew at any time; manifests are those of folders inside
-PASSING = {"checkpoints", "lease"}
+PLAIN = {"outputs", "events"}
 
 
 def forget(folder: Path, *names: str) -> None:
@@ -65,12 +65,12 @@ def _measured(path: Path) -> list[Any] | None:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """What is to be listed, those of folders inside that have no list of their own."""
+    """What is to be listed."""
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() or path.name.startswith(".") or path.name.partition("-")[0] in PASSING:
+        if path.is_symlink() or path.name.startswith((".", "lease-")):
             continue
-        if path.is_dir():
-            inside = [MANIFEST] if (path / MANIFEST).is_file() else _files(path)
+        if path.name in PLAIN or (path / MANIFEST).is_file():  # of other runs, which may be under way, the list alone
+            inside = _files(path) if path.name in PLAIN else [MANIFEST]
             yield from (f"{path.name}/{name}" for name in inside)
         elif path.is_file() and path.name != MANIFEST:
             yield path.name
