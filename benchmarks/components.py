@@ -1,9 +1,10 @@
-"""What each help for few labels does by itself: AdaMatch with it, on two tasks of the embedded benchmark.
+"""What each part does by itself: AdaMatch with or without it, on the embedded benchmark.
 
-    python benchmarks/components.py --out results/components.json [--processes 2] [--seeds 3] [--task ssl]
+    python benchmarks/components.py --out results/components.json --task ssl --task ssda --task ssda5
+    python benchmarks/components.py --out results/parts.json --task uda --seeds 10
 
-SSL and SSDA with one label per class, SSDA with five (ssda5). Needs no data and no GPU: one to six minutes a run on one
-core. Rows that are there are not measured again.
+Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. Needs no
+data and no GPU: one to six minutes a run on one core. Rows that are there are not measured again.
 """
 
 import statistics
@@ -54,13 +55,21 @@ FIVE_LABELS: dict[str, Change] = {  # more than a batch: no label is repeated in
         {"repeat": False, "target_label_steps": 5, "target_labels_from": 0.5},
     ),
 }
-TASKS = {"ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH, "ssda5": FIVE_LABELS}
+PARTS: dict[str, Change] = {  # the first is what the others are compared with
+    "AdaMatch": ({}, {}),
+    "without random logit interpolation": ({"interpolate": False}, {}),
+    "without distribution alignment": ({"align": "none"}, {}),
+    "aligned to source labels": ({"align": "labels"}, {}),
+    "without relative threshold": ({"threshold": "fixed"}, {}),
+    "CTAugment, then cutout": ({}, {"strong": "cta"}),
+}
+TASKS = {"uda": PARTS, "ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH, "ssda5": FIVE_LABELS}
 
 
 def train(task: str, variant: str, seed: int) -> Row:
     torch.set_num_threads(1)
     method, changes = TASKS[task][variant]
-    source, labels = "" if task == "ssl" else "rendered", 5 if task == "ssda5" else 1
+    source, labels = "" if task == "ssl" else "rendered", {"uda": 0, "ssda5": 5}.get(task, 1)
     run = Run(
         task=task.removesuffix("5"), source=source, target="handwritten", labels=labels, options=method, seed=seed
     )

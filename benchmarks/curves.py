@@ -16,7 +16,7 @@ from adamatch import methods, networks
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.datasets.rendered import handwritten, rendered
-from adamatch.experiment import versions
+from adamatch.finalise import versions
 from adamatch.images.tasks import make_problem
 from adamatch.train import speed
 from adamatch.train.batches import Batches

@@ -17,7 +17,6 @@ import tempfile
 import threading
 import time
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -80,10 +79,9 @@ def prepared(split: Split, size: int, out: Path) -> float:
 
 
 def memory() -> int:
-    """Bytes that this process and its children have (proportional share, so nothing counts twice)."""
-    processes = [os.getpid(), *map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())]
-    rollups = (Path(f"/proc/{process}/smaps_rollup").read_text().splitlines() for process in processes)
-    return 1024 * sum(int(line.split()[1]) for lines in rollups for line in lines if line.startswith("Pss:"))
+    """Bytes that this process has."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def feed(store: Store, place: Place = "auto") -> Feed:
@@ -133,8 +131,7 @@ def main() -> int:
 
         def watch() -> None:
             while not ended.wait(0.1):
-                with suppress(OSError):  # a process that just ended
-                    seen.append(memory())
+                seen.append(memory())
 
         threading.Thread(target=watch, daemon=True).start()
         rate = round(prepared(small, 64, folder / "small"))

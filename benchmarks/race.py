@@ -20,7 +20,8 @@ from plain import Row, train
 
 from adamatch.base.errors import InputError
 from adamatch.evaluate import Evaluation
-from adamatch.experiment import problem_of, versions
+from adamatch.experiment import problem_of
+from adamatch.finalise import versions
 from adamatch.grid.figures import run_of
 from adamatch.train import speed
 

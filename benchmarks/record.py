@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from adamatch import networks
-from adamatch.experiment import versions
+from adamatch.finalise import versions
 from adamatch.networks.pretrained import imagenet
 from adamatch.networks.weights import load_weights
 

@@ -62,6 +62,20 @@ def test_predict_normalises_and_orders_channels() -> None:
     assert found == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_network_sees_exactly_what_it_was_trained_on() -> None:
+    seen: list[torch.Tensor] = []
+
+    class Watching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(x)
+            return x.mean((2, 3))
+
+    images = arrays(3)[0]
+    predict(Watching(), images, CPU)
+    expected = (images.transpose(0, 3, 1, 2).astype(np.float64) - 127.5) / 128
+    assert np.array_equal(seen[0].numpy(), expected)  # float32 holds all of these
+
+
 def test_evaluation_of_several_sets_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = arrays(9)
     tests = {"right": Store(images, labels, CLASSES), "shifted": Store(images, (labels + 1) % 3, CLASSES)}

@@ -12,10 +12,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from train import tiny
 
-from adamatch import experiment, methods
+from adamatch import experiment, finalise, methods
 from adamatch.base.errors import InputError
 from adamatch.base.files import unsealed
 from adamatch.config import recipe as recipes
@@ -91,29 +90,6 @@ def test_every_method_on_every_task(method: str, task: str, seed: int, tmp_path:
     model = Model.load(tmp_path / "run")
     assert model.classes == tuple("0123456789")
     assert all(value.isfinite().all() for value in model.net.state_dict().values())
-
-
-def test_seeds_choose_other_labels_and_weights(tmp_path: Path) -> None:
-    results = [
-        experiment.train(a_run("ssl", seed=seed), out=tmp_path / f"{seed}", machine=tiny.CPU, quiet=True)
-        for seed in (0, 1)
-    ]
-    assert results[0]["labelled_subset"] != results[1]["labelled_subset"]
-    assert not tiny.same(tiny.weights(tmp_path / "0"), tiny.weights(tmp_path / "1"))
-
-
-def test_ssda_trains_on_a_concatenated_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sizes: list[tuple[int, int]] = []
-    call = Captured.__call__
-
-    def noting(self: Any, inputs: Any) -> None:
-        sizes.append((len(inputs.x_sl), len(inputs.x_tu)))
-        call(self, inputs)
-
-    monkeypatch.setattr(Captured, "__call__", noting)
-    for task in ("uda", "ssda", "oracle"):
-        experiment.train(a_run(task), out=tmp_path / task, machine=tiny.CPU, quiet=True)
-    assert sizes == [(4, 8)] * STEPS + [(8, 8)] * STEPS + [(8, 8)] * STEPS
 
 
 def test_labelled_images_of_ssda_weigh_as_in_the_printed_equation_and_as_in_the_authors_code(tmp_path: Path) -> None:
@@ -201,7 +177,7 @@ def test_what_a_result_says(tmp_path: Path) -> None:
 
 def test_the_seconds_of_teachers_count() -> None:
     history = loop.History([{"target": 50.0}], seconds=2.0, wall=7.0)
-    found = experiment.result(tiny.a_run(), tiny.problem(), history, {"seconds": 3.0, "wall_seconds": 30.0})
+    found = finalise.result(tiny.a_run(), tiny.problem(), history, {"seconds": 3.0, "wall_seconds": 30.0})
     assert (found["seconds"], found["wall_seconds"]) == (5.0, 37.0)
 
 
@@ -210,7 +186,7 @@ def test_what_comes_before_the_first_step_counts_in_all(tmp_path: Path, monkeypa
         time.sleep(0.7)
         return stages.initialise(*given, **more)
 
-    monkeypatch.setattr("adamatch.experiment.initialise", slowly)
+    monkeypatch.setattr("adamatch.prepare.initialise", slowly)
     tiny.solve(tiny.a_run(method="noisystudent"), tmp_path / "run")
     teacher, student = (RunFolder(tmp_path / each).result() or {} for each in ("run/generation-0", "run"))
     assert teacher["wall_seconds"] - teacher["seconds"] > 0.7
@@ -239,17 +215,6 @@ def test_a_student_learns_from_what_its_teacher_is_sure_of(tmp_path: Path, monke
         np.testing.assert_array_equal(student.parts[-1], problem.unlabelled.parts[0][keep])
         np.testing.assert_array_equal(student.labels[:30], np.eye(3)[problem.labelled[0].labels])
     assert keep.any()
-
-
-def test_a_network_of_ones_own(tmp_path: Path) -> None:
-    def build() -> nn.Module:
-        torch.manual_seed(1)
-        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-
-    for method in ("adamatch", "noisystudent"):
-        tiny.solve(tiny.a_run(method=method), tmp_path / method, net=build())
-        loaded = Model.load(tmp_path / method, net=build())
-        assert tiny.same(loaded.net.state_dict(), tiny.weights(tmp_path / method))
 
 
 @pytest.mark.parametrize(

@@ -134,20 +134,6 @@ def test_held_out_images_are_in_no_pool(
         assert not numbers & set(problem.unlabelled.parts[0][:, 0, 0, 0].tolist())
 
 
-def test_changed_data_are_another_run(tmp_path: Path) -> None:
-    first, again = (fit(tmp_path / "run").net.state_dict()["head.weight"] for _ in range(2))
-    assert torch.equal(first, again)
-    with pytest.raises(InputError, match="another run"):
-        fit(tmp_path / "run", target=arrays(10)[0])
-
-
-def test_options_of_the_method_arrive(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no option 'alignment'"):
-        fit(tmp_path / "a", options={"alignment": "none"})
-    model = fit(tmp_path / "b", options={"align": "none"})
-    assert model.history["run"]["options"] == {"align": "none"}
-
-
 def test_a_run_goes_on_from_wherever_its_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, count in (("photos", 12), ("sketches", 6)):
         for number, (image, label) in enumerate(zip(*arrays(count), strict=True)):

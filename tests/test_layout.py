@@ -14,7 +14,19 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # A part may import the parts before it, and itself.
 ORDER = (
     *("base", "config", "images", "datasets", "kernels", "networks", "augment", "methods", "train", "initialise"),
-    *("evaluate", "verdict", "predictions", "export", "report", "model", "experiment", "twin", "finalise", "plan"),
+    *(
+        "evaluate",
+        "verdict",
+        "predictions",
+        "export",
+        "report",
+        "model",
+        "prepare",
+        "finalise",
+        "experiment",
+        "twin",
+        "plan",
+    ),
     *("fit", "demo", "grid", "cli", "adamatch", "__main__"),
 )
 FOR_TRAINING = ("images", "networks", "augment", "methods", "train", "initialise")

@@ -117,18 +117,6 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out == ""
 
 
-def test_what_is_finished_is_not_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fit(tmp_path / "run", twin=False)
-    fit(tmp_path / "run", quiet=False)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "is finished, and is not trained again" in said
-    assert "leaves it out" in said  # the twin is still to come
-    fit(tmp_path / "run", quiet=False)
-    assert "leaves it out" not in capsys.readouterr().err
-    fit(tmp_path / "run", quiet=False, overwrite=True)
-    assert "leaves it out" in capsys.readouterr().err
-
-
 def test_without_a_twin_the_rest_is_said(tmp_path: Path) -> None:
     model = fit(tmp_path / "run", twin=False)
     assert not (tmp_path / "run/twin").exists()

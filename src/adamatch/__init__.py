@@ -19,39 +19,32 @@ if TYPE_CHECKING:
     from adamatch.model import Model, load
 
 
-class _Later:
-    """A name that is imported when somebody asks for it: torch takes seconds, and `adamatch --help` can do without.
+HOMES = {
+    "Model": "adamatch.model",
+    "Recipe": "adamatch.config.recipe",
+    "Run": "adamatch.config.run",
+    "fit": "adamatch.fit",
+    "load": "adamatch.model",
+    "recipe": "adamatch.config.presets",
+    "train": "adamatch.experiment",
+}
+
+
+class _Package(ModuleType):
+    """Names are imported when somebody asks for them: torch takes seconds, and `adamatch --help` can do without.
 
     A submodule of the same name (fit, train) does not take its place.
     """
 
-    def __init__(self, home: str) -> None:
-        self.home = home
+    def __getattr__(self, name: str) -> Any:
+        if name not in HOMES:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = vars(self)[name] = getattr(importlib.import_module(HOMES[name]), name)
+        return value
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, package: ModuleType, owner: type | None = None) -> Any:
-        if self.name not in vars(package):
-            vars(package)[self.name] = getattr(importlib.import_module(self.home), self.name)
-        return vars(package)[self.name]
-
-    def __set__(self, package: ModuleType, value: Any) -> None:
-        if not isinstance(value, ModuleType):
-            vars(package)[self.name] = value
-
-    def __delete__(self, package: ModuleType) -> None:
-        del vars(package)[self.name]
-
-
-class _Package(ModuleType):
-    Model = _Later("adamatch.model")
-    Recipe = _Later("adamatch.config.recipe")
-    Run = _Later("adamatch.config.run")
-    fit = _Later("adamatch.fit")
-    load = _Later("adamatch.model")
-    recipe = _Later("adamatch.config.presets")
-    train = _Later("adamatch.experiment")
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *__all__})

@@ -1,4 +1,4 @@
-"""Accuracy on labelled test sets. Nothing else opens them."""
+"""Accuracy on labelled test sets, which no other module reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ def predict(net: nn.Module, images: Pixels | Tensor, machine: Machine) -> NDArra
     rows = []
     pixels = PIXELS_ON_GPU if machine.device.type == "cuda" else PIXELS
     batch = max(1, min(BATCH, pixels // (images.shape[1] * images.shape[2])))
-    for start in range(0, max(1, len(images)), batch):  # no image: no row, of as many columns
+    for start in range(0, max(1, len(images)), batch):  # without images: an array (0, k)
         part = images[start : start + batch]
         x = torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).to(machine.device)
         with machine.autocast():

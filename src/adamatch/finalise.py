@@ -1,14 +1,28 @@
-"""How `fit` ends: the verdict in judge.json and in the model, and three lines that say what is in the run's folder."""
+"""How a training ends: its model and result.json. How `fit` ends: the verdict, and what is in the run's folder."""
 
+import copy
+import datetime
 import json
-from dataclasses import replace
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+import torch
+from torch import nn
+
+import adamatch
 from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
-from adamatch.images.tasks import Problem
+from adamatch.config.run import Run
+from adamatch.evaluate import Evaluation
+from adamatch.images.tasks import Problem, split_hash
 from adamatch.model import Model
+from adamatch.networks.frozen import Upper
+from adamatch.prepare import Prepared, Training
 from adamatch.report.printed import measured
+from adamatch.train.loop import History
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.verdict import FILE, TWIN, VERSION, verdict
@@ -21,23 +35,100 @@ run.json is the configuration, metrics.jsonl the curves, result.json the result;
 LONG = ("rows", "pairs")  # lists of images: in judge.json, not in the model
 
 
+def finished(training: Training, ready: Prepared, average: nn.Module, history: History) -> Model:
+    """Save the model of a training that is done, and its result."""
+    run, recipe, method = training.run, training.run.recipe, ready.step.method
+    shares = None if method.shares is None else [round(share, 4) for share in method.shares.tolist()]
+    facts = result(run, ready.problem, history, training.before) | {"weights": ready.weights, "target_shares": shares}
+    model = Model(
+        average.net if isinstance(average, Upper) else average,
+        training.problem.classes,
+        recipe.size,
+        "" if training.net is not None else recipe.network,
+        training.execution.machine,
+        {"accuracy": facts["accuracy"], "run": facts["run"]},
+        recipe.shape,
+        white=recipe.white,
+    )
+    return _saved(model, training.folder, facts)
+
+
+def reopened(training: Training) -> Model:
+    """The model of a training that was finished before."""
+    machine, net = training.execution.machine, copy.deepcopy(training.net)
+    return replace(Model.load(training.folder.path, net=net, device=str(machine.device)), machine=machine)
+
+
+def tested(training: Training, model: Model, done: dict[str, Any]) -> Model:
+    """Measured on a test set that came after training, if there is one: the final model, and the result says so."""
+    test = training.run.test
+    if not test or done.get("run", {}).get("test", "") == test:
+        return model
+    found = Evaluation({"target": training.problem.tests["target"]}, model.machine)(model.net)["target"]
+    facts = done | {"accuracy": found, "last": found, "tested": "after training, the final model alone"}
+    facts["run"] = done.get("run", {}) | {"test": test}
+    return _saved(replace(model, history=model.history | {"accuracy": found}), training.folder, facts)
+
+
+def _saved(model: Model, folder: RunFolder, facts: Mapping[str, Any]) -> Model:
+    """The model first: a run is finished when it has a result."""
+    folder.check()
+    if ranks.rank() == 0:
+        model.save(folder.path)
+    folder.finish(facts)
+    return model
+
+
+def result(run: Run, problem: Problem, history: History, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of result.json. The reported accuracy is the median; the best is an oracle's and chooses nothing.
+
+    `before` is the result of its teacher, if it had one: that time counts.
+    """
+    targets = [row["target"] for row in history.evaluations if "target" in row]
+    chosen = problem.chosen
+    return {
+        "id": run.id,
+        "run": asdict(run),
+        "accuracy": history.accuracy("target"),
+        "source_accuracy": history.accuracy("source"),
+        "last": targets[-1] if targets else None,
+        "best_ORACLE": max(targets, default=None),
+        "evaluations": history.evaluations,
+        "median_of": history.median_of,
+        "evaluate_every_images": run.recipe.evaluate_every * run.recipe.batch,
+        "labelled_subset": {"rows": list(chosen), "hash": split_hash(chosen)} if chosen else None,
+        "seconds": before.get("seconds", 0.0) + history.seconds,
+        "wall_seconds": before.get("wall_seconds", 0.0) + history.wall,
+        "machine": ", then ".join(history.machines),
+        "at_a_time": history.at_a_time,
+        "ranks": ranks.count(),
+        "versions": versions(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions() -> Mapping[str, str]:
+    own, python = adamatch.__version__, platform.python_version()
+    return {"adamatch": own, "torch": torch.__version__, "python": python, "numpy": np.__version__}
+
+
 def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> Model:
-    """The model with what is known of it in its history, as saved; `same`: source and target are one set of images."""
+    """Add the estimate and the verdict to the saved model. `same`: source and target are the same images."""
     known = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, same))
     history = model.history | {"estimate": known} | ({"judge": _shortened(found)} if found else {})
     told = replace(model, history=history)
     if ranks.rank() == 0 and told.history != model.history:
-        told.save(folder.path)
         manifest.forget(folder.path, "README")
         write_atomically(folder.path / "README", README)
+        told.save(folder.path)  # last: from its history the same command knows that this is done
     return told
 
 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:
-    """The one in the folder, or a new one where there is none, or none with the twin; None without outputs."""
+    """The saved verdict, or a new one where there is none or it lacks the twin; None without predictions."""
     with_twin = (folder.path / TWIN / "result.json").exists()
-    saved = _saved(folder)
+    saved = _verdict_in(folder)
     if saved and (saved["twin"] is not None or not with_twin):
         return saved
     outputs = eval_outputs.read(folder.path)
@@ -51,8 +142,8 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     return found
 
 
-def _saved(folder: RunFolder) -> dict[str, Any] | None:
-    """judge.json; None where it is damaged or of another version, and so has to be made anew."""
+def _verdict_in(folder: RunFolder) -> dict[str, Any] | None:
+    """judge.json; None where it is missing, damaged, or of another version."""
     try:
         saved = read_sealed(folder.path / FILE)
     except (FileNotFoundError, ValueError):

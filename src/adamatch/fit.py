@@ -34,7 +34,6 @@ from adamatch.report import page, printed
 from adamatch.train import distributed, precompile, speed
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
-from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict.verdict import ALONE
 
@@ -131,14 +130,14 @@ def fit(
             seen = plan.Seen(run, problem, few, own, held, machine)
             chosen = plan.refine(chosen, seen, choose_batch="batch" not in asked)
         run = replace(run, recipe=replace(chosen.recipe, white=data.white))
-        progress = Progress(run.recipe, quiet=quiet)
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
-            progress.say(line)
+            execution.say(line)
         for line in (*data.notes, *left_out(data.skipped)):
-            progress.warn(line)
+            execution.warn(line)
+        distributed.agree(run, problem)
         beside = twins.plan(run, problem) if twin else None
         if beside and (overwrite or not ranks.from_first(lambda: twins.is_trained(out))):
-            progress.say(beside.line)
+            execution.say(beside.line)
         with folder.hold():
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
             with page.named(out):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from adamatch import export as exporting
 from adamatch import networks
-from adamatch.base import locks, manifest
+from adamatch.base import locks, manifest, ranks
 from adamatch.base.errors import InputError, reason, shortened
 from adamatch.base.files import checksum, listed, make_folder, read_checked, read_sealed, sealed, write_atomically
 from adamatch.base.regular_files import WEIGHTS
@@ -149,7 +149,7 @@ class Model:
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
         """A saved model; a network of one's own has to be given as `net`, with any weights."""
         folder = Path(folder)
-        facts, machine = _facts(folder), speed.choose(device)
+        facts, machine = ranks.from_first(lambda: _facts(folder)), speed.choose(device)
         if net is None:
             if not facts["network"]:
                 once = f"adamatch.load({str(folder)!r}, net=...).export({str(folder / ONNX)!r})"
@@ -158,7 +158,7 @@ class Model:
                     f"(for the command line, do once: {once})"
                 )
             net = networks.build(facts["network"], len(facts["classes"]))
-        tensors = _tensors(folder / "model.safetensors", facts["sha256"])
+        tensors = ranks.from_first(lambda: _tensors(folder / "model.safetensors", facts["sha256"]))
         try:
             net.load_state_dict(tensors)
         except RuntimeError as error:

@@ -14,24 +14,25 @@ from adamatch.images.tasks import Problem
 from adamatch.model import Model
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
-from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict.verdict import ALONE, TWIN
 
-DEAREST = 1 / 3  # of what the run itself costs
+LARGEST_COST = 1 / 3  # of the run's own
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A run on the labelled images alone, and what it costs as a part of the run beside it, by images that go through
-    the network. A small batch does not keep a GPU busy, so that it was up to twice as much where it was measured."""
+    """A run on the labelled images alone, and its cost relative to the run, in images that go through the network.
+
+    Measured times were up to twice that: small batches do not keep a GPU busy.
+    """
 
     run: Run
     cost: float
 
     @property
     def line(self) -> str:
-        """For a person, before it begins."""
+        """The announcement."""
         recipe = self.run.recipe
         return (
             f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
@@ -41,17 +42,17 @@ class Twin:
 
 
 def plan(run: Run, problem: Problem) -> Twin | None:
-    """The same recipe, or as much of it as costs a third; None where the run itself looks at labelled images alone."""
+    """The same recipe, cut to a third of the run's cost; None where the run itself uses labelled images only."""
     if run.method == ALONE:
         return None
     recipe, method = run.recipe, methods.get(run.method)
     labelled = sum(labelled_counts(recipe, problem.labelled, len(problem.classes)))
     images = method.images_per_step(labelled, recipe.batch * recipe.uratio) * (1 + method.generations(run.options))
     cost = methods.get(ALONE).images_per_step(labelled, 0) / images
-    if cost > DEAREST:
-        images, stop = (int(count * DEAREST / cost) for count in (recipe.images, recipe.stop_after))
+    if cost > LARGEST_COST:
+        images, stop = (int(count * LARGEST_COST / cost) for count in (recipe.images, recipe.stop_after))
         recipe = replace(recipe, images=max(recipe.batch, images), stop_after=stop)
-    return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, DEAREST))
+    return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, LARGEST_COST))
 
 
 def is_trained(folder: Path) -> bool:
@@ -60,9 +61,9 @@ def is_trained(folder: Path) -> bool:
 
 
 def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution, net: nn.Module | None = None) -> Model:
-    """Train it in the run's folder, or resume it."""
+    """Train or resume the twin, inside the run's folder."""
     inside = RunFolder(folder.path / TWIN)
     done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
-        Progress(twin.run.recipe, quiet=execution.quiet).say("now on the labelled images alone")
+        execution.say("now on the labelled images alone")
     return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)

@@ -154,15 +154,6 @@ def test_images_follow_the_policy_in_order() -> None:
             assert wrong == 0 if pillow_ops.blend_is_fused() else wrong <= 0.01 * ours.size
 
 
-@pytest.mark.parametrize("module", [CTAugment, RandAugment])
-def test_everything_moves_to_another_device(module: type[CTAugment] | type[RandAugment]) -> None:
-    moved = module(16).to("meta")
-    x, u = images(4).to("meta"), torch.empty(4, moved.draws, device="meta")
-    assert moved(x, u).shape == x.shape
-    if isinstance(moved, CTAugment):
-        moved.update(moved.probe(x, u)[1], u[:, 0])
-
-
 def test_a_level_counts_for_its_bin_as_published() -> None:
     """int(level * bins * 0.999): at the border of two bins, for the lower one."""
     levels = torch.tensor([0.0, 1 / 17, 2 / 17, 0.5, 1 - 2**-24])

@@ -12,19 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from rich.table import Table
 
 from adamatch.base import console
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError, reason, shown, unknown
-from adamatch.config.presets import recipe
 from adamatch.evaluate import Score
 from adamatch.grid.render import Figure, render
 from adamatch.grid.render import Table as GridTable
 from adamatch.predictions import Predictions, columns, csv_rows, left_out
 from adamatch.report import printed
-from adamatch.train.progress import Progress
+from adamatch.train.execution import Execution
+from adamatch.train.speed import choose
 
 CLEAR = "\x1b[2J\x1b]0;title\x07"
 MARKUP = "[/bold] :smile: [red]x"
@@ -83,12 +82,11 @@ def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.count(MARKUP) == 3
 
 
-def test_progress_shows_names_escaped() -> None:
-    file = io.StringIO()
-    progress = Progress(recipe("handwriting"), console=Console(file=file, width=40))
-    progress.say(f"first {MARKUP}\nsecond {CLEAR}")
-    progress.warn(CLEAR)
-    lines = file.getvalue().splitlines()
+def test_a_run_shows_names_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    execution = Execution(choose("cpu"))
+    execution.say(f"first {MARKUP}\nsecond {CLEAR}")
+    execution.warn(CLEAR)
+    lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"first {MARKUP}"
     assert lines[1:] == [r"second \x1b[2J\x1b]0;title\x07", r"warning: \x1b[2J\x1b]0;title\x07"]
 

@@ -94,15 +94,6 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     assert (tmp_path / "file").read_text() == "other"
 
 
-def test_a_folder_is_made_with_its_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(files, "sync", synced.append)
-    files.make_folder(tmp_path / "a" / "b" / "c")
-    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
-    files.make_folder(tmp_path / "a" / "b" / "c")
-    assert len(synced) == 3
-
-
 def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     for content in (b"", b"{", b"\xff\xfe\x00", DEEP.encode(), b"9" * 10_000):
@@ -117,11 +108,6 @@ def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
         files.read_json(path)
     with pytest.raises(ValueError, match="not a regular file"):
         files.read_json(tmp_path)
-
-
-def test_a_checksum_is_the_files_sha_256(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"abc")
-    assert files.checksum(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 def test_a_seal_is_of_what_will_be_read() -> None:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,7 @@ def published(
         if part not in found:
             raise InputError(f"{path}: no {part}")
         of, size = found[part](), 96 if name == "stl10" else 32
-        wanted = np.arange(of.count) < LOOKED_AT
-        return of.labels, of.classes, [(index, fit(payload, size)) for index, payload in of.images(wanted)]
+        return of.labels, of.classes, [(row, fit(payload, size)) for row, payload in islice(of.images(), LOOKED_AT)]
 
     return Target(make, read, checked, inside)
 
@@ -122,9 +122,9 @@ def _office(folder: Path) -> None:
     formats.tar(folder / "office31.tar", {f"dslr/images/{name}.png": formats.encoded(image) for name, image in images})
 
 
-def _cifar(kind: str, folder: Path) -> None:
+def _cifar(folder: Path) -> None:
     parts = {"test": (formats.random_images(3, 32, 32, 3), formats.random_labels(3))}
-    formats.cifar(folder / f"cifar-100-{kind}.tar.gz", parts, kind)
+    formats.cifar(folder / "cifar-100-binary.tar.gz", parts)
 
 
 @cache
@@ -198,12 +198,7 @@ TARGETS: dict[str, Target] = {
         lambda folder: formats.stl10(folder / "stl10_binary.tar.gz", {"train": 2}),
         TAR_GZ,
     ),
-    **{
-        f"cifar, {kind}": published(
-            f"cifar-100-{kind}.tar.gz", "cifar100/cifar100/test", partial(_cifar, kind), *(TAR_GZ, BYTES_GZ)
-        )
-        for kind in ("binary", "matlab")
-    },
+    "cifar": published("cifar-100-binary.tar.gz", "cifar100/cifar100/test", _cifar, *(TAR_GZ, BYTES_GZ)),
     "weights, safetensors": Target(partial(_weights, "safetensors"), _read_weights, inside=(damage.safetensors,)),
     "weights, torch": Target(partial(_weights, "zip"), _read_weights, inside=(damage.zipped,)),
     "weights, torch before 1.6": Target(partial(_weights, "old"), _read_weights, inside=(damage.pickled,)),

@@ -28,7 +28,7 @@ from adamatch.cli.choose import choose
 from adamatch.config.run import Run
 from adamatch.grid import cost, figures, lease, render, tables
 from adamatch.grid.state import Folders
-from adamatch.images.store import Store, Writer
+from adamatch.images.store import Store
 from adamatch.model import Model
 from adamatch.report import page, printed
 from adamatch.train import checkpoint, speed
@@ -45,20 +45,6 @@ def _store(file: str, folder: Path) -> Path:
 def _read_store(path: Path) -> Any:
     store = Store.open(path.parent)
     return np.array(store.images), store.labels, store.classes, dict(store.info)
-
-
-def _begun(file: str, folder: Path) -> Path:
-    """A store whose making was stopped half-way."""
-    writer = Writer(folder / "store", count=6, size=8, classes=("a", "b"), plan="p")
-    writer.images[:3], writer.done[:3] = formats.random_images(3, 8, 8, 3), 1
-    return writer.partial / file
-
-
-def _go_on(path: Path) -> Any:
-    writer = Writer(path.parents[1] / "store", count=6, size=8, classes=("a", "b"), plan="p")
-    assert writer.labels is not None
-    writer.images[:], writer.labels[:], writer.done[:] = 0, 0, 1
-    return writer.commit().labels
 
 
 def _run_json(folder: Path) -> Path:
@@ -275,10 +261,6 @@ TARGETS: dict[str, Target] = {
     "store.json": Target(partial(_store, "store.json"), _read_store, inside=JSON),
     "store's images": Target(partial(_store, "images.npy"), _read_store, inside=(damage.text,)),
     "store's labels": Target(partial(_store, "labels.npy"), _read_store, True, inside=(damage.text,)),
-    **{
-        f"begun store's {file}": Target(partial(_begun, file), _go_on)
-        for file in ("plan.json", "images.npy", "labels.npy", "done.npy")
-    },
     "run.json": Target(_run_json, _claim, inside=JSON),
     "metrics.jsonl": Target(_metrics, _rewind, inside=(damage.lines, damage.lines)),
     "result.json": Target(_result, _read_result, True, JSON),

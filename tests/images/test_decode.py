@@ -3,7 +3,6 @@
 import contextlib
 import io
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -11,14 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from adamatch.base.errors import InputError
-from adamatch.datasets.archive import contents
-from adamatch.datasets.prepare import fit
 from adamatch.images import decode
-from adamatch.images.decode import kinds, read_image, square
-from adamatch.images.reading import median_side, read
+from adamatch.images.decode import kinds, read_image, short_side, square
 
 
 def picture(width: int = 40, height: int = 30) -> np.ndarray:
@@ -231,32 +227,14 @@ def test_growing_is_bicubic_and_a_mixed_shape_does_both() -> None:
     assert np.abs(square(wide, 20).astype(int) - np.asarray(expected)).max() <= 2
 
 
-POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(harmed) (w) file closefile\n%%EOF\n"
-
-
 def test_postscript_is_no_image_whatever_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pillow would hand it to Ghostscript: from folders, lists and archives, and where only sizes are asked for."""
-    called: list[object] = []
-
-    def ghostscript(*given: object, **_: object) -> object:
-        called.append(given)
-        return Image.new("RGB", (9, 9)).im
-
-    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", ghostscript)
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images/a.jpg").write_bytes(POSTSCRIPT)
-    (tmp_path / "list.csv").write_text("images/a.jpg\n")
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr("a/a.jpg", POSTSCRIPT)
-    for source in (tmp_path / "images", tmp_path / "list.csv", tmp_path / "images/a.jpg"):
-        with pytest.raises(InputError, match=r"a\.jpg is not an image of a kind that is read here \(JPEG, PNG, "):
-            read(source, size=8)
-        with pytest.raises(InputError, match="holds no image that can be read"):
-            median_side(source)
-    for _, packed in contents(tmp_path / "x.zip", {"a/a.jpg": 0}):
-        with pytest.raises(InputError, match=r"a\.jpg' is not an image of a kind that is read here"):
-            fit(packed, 8)
-    assert not called
+    """Pillow would hand it to Ghostscript."""
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *given, **_: pytest.fail("it was run"))
+    (tmp_path / "a.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(harmed) =\n")
+    with pytest.raises(InputError, match=r"a\.jpg is not an image of a kind that is read here \(JPEG, PNG, "):
+        read_image(tmp_path / "a.jpg")
+    with pytest.raises(UnidentifiedImageError):
+        short_side(tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "TGA", "MPO"])
@@ -265,21 +243,20 @@ def test_formats_of_the_list_are_read(kind: str) -> None:
     assert kind in (*kinds(), "MPO")  # several JPEG images in one
 
 
-@pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX", "SGI", "DDS", "ICNS", "QOI", "XBM", "MSP"])
+@pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX"])
 def test_others_are_not(kind: str) -> None:
-    image = Image.fromarray(picture(64, 64)).convert("1" if kind in ("XBM", "MSP") else "RGB")
+    image = Image.fromarray(picture(64, 64))
     with pytest.raises(InputError, match="is not an image of a kind"):
         read_image(encoded(image, kind))
 
 
-@pytest.mark.parametrize("chunk", [b"IDAT", b"IEND"])
-def test_every_checksum_of_a_png_is_compared(chunk: bytes) -> None:
-    """Pillow compares none of the pixels' own."""
+def test_the_checksum_of_a_pngs_pixels_is_compared() -> None:
+    """Pillow does not, when it loads them."""
     content = bytearray(encoded(Image.fromarray(picture())))
-    at = content.index(chunk)
+    at = content.index(b"IDAT")
     size = struct.unpack(">I", content[at - 4 : at])[0]
     content[at + 4 + size] ^= 1
-    with pytest.raises(InputError, match=f"corrupt .*checksum of its {chunk.decode()}"):
+    with pytest.raises(InputError, match=r"corrupt .*checksum in b'IDAT'"):
         read_image(bytes(content))
 
 

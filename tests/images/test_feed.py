@@ -1,8 +1,7 @@
 """Feeds: the same batches wherever the images are kept, and wherever a feed is resumed."""
 
-import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +10,10 @@ from numpy.typing import NDArray
 from published import formats
 from torch import Tensor
 
-from adamatch.base.files import checksum, sealed
 from adamatch.images import feed as feeds
 from adamatch.images.feed import Feed, Place, choose_place
-from adamatch.images.store import VERSION, Store
-from adamatch.images.tasks import Labelled, Unlabelled, labelled
+from adamatch.images.store import Store
+from adamatch.images.tasks import Labelled, Unlabelled
 
 CPU = torch.device("cpu")
 PLACES: tuple[Place, ...] = ("device", "host", "disk")
@@ -46,7 +44,7 @@ def equal(a: list[tuple[Tensor, Tensor | None]], b: list[tuple[Tensor, Tensor | 
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9), (3,)])
+@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9)])
 @pytest.mark.parametrize("soft", [False, True])
 def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...], soft: bool) -> None:
     of = pool(*sizes)
@@ -56,7 +54,9 @@ def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...],
         expected = np.random.default_rng(0).dirichlet([1, 1, 1], len(of)).astype(np.float32)
         of = Labelled(of.parts, expected)
     whole = torch.from_numpy(np.concatenate(of.parts)).permute(0, 3, 1, 2)
-    for x, y in take(feed(of, place), 12):
+    taken = take(feed(of, place), 20)
+    assert equal(taken, take(feed(of, "device"), 20))
+    for x, y in taken:
         assert x.dtype == torch.uint8
         assert x.shape == (4, 3, 8, 8)
         assert x.is_contiguous(memory_format=torch.channels_last)
@@ -65,14 +65,6 @@ def test_images_come_with_their_own_labels(place: Place, sizes: tuple[int, ...],
         for image, label in zip(x, y, strict=True):
             row = int((whole == image).flatten(1).all(1).nonzero().item())
             assert label.tolist() == expected[row].tolist()
-
-
-@pytest.mark.parametrize("place", ["host", "disk"])
-@pytest.mark.parametrize("labelled", [True, False])
-@pytest.mark.parametrize("sizes", [(11,), (5, 1, 9)])
-def test_every_place_gives_the_same(place: Place, labelled: bool, sizes: tuple[int, ...]) -> None:
-    of = pool(*sizes, labelled=labelled)
-    assert equal(take(feed(of, place), 20), take(feed(of, "device"), 20))
 
 
 def test_a_pool_on_disk_is_mapped_and_gives_the_same(tmp_path: Path) -> None:
@@ -118,12 +110,6 @@ def test_another_feed_of_the_same_images_holds_them_once(place: Place) -> None:
     assert (first.taken, other.taken) == (3, 7)
 
 
-def test_an_unknown_place_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no place is called 'dsik': did you mean 'disk'"):
-        feed(pool(5), "dsik")  # type: ignore[arg-type]
-    assert {"auto", *PLACES} == set(get_args(Place))
-
-
 def test_a_pool_that_is_too_large_for_memory_stays_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     of = pool(10)
     monkeypatch.setattr(feeds, "free_host", lambda: 3 * 10 * 8 * 8 * 3)
@@ -141,30 +127,3 @@ def test_the_same_batches_on_a_gpu(place: Place) -> None:
     device = torch.device("cuda")
     on_gpu = [(x.cpu(), None if y is None else y.cpu()) for x, y in take(feed(of, place, device=device), 150)]
     assert equal(on_gpu, take(feed(of), 150))
-
-
-@pytest.mark.posix
-def test_a_store_larger_than_memory_is_fed_from_disk(tmp_path: Path) -> None:
-    """DomainNet's training images at 224 x 224: 62 GB, here of zeros that take no room on the disk."""
-    count, size, classes = 409_832, 224, 345
-    folder = tmp_path / "large"
-    folder.mkdir()
-    np.lib.format.open_memmap(folder / "images.npy", mode="w+", dtype=np.uint8, shape=(count, size, size, 3))
-    np.save(folder / "labels.npy", np.arange(count) % classes)
-    head = {"version": VERSION, "classes": [str(number) for number in range(classes)], "labelled": True, "info": {}}
-    head["sha256"] = {"labels.npy": checksum(folder / "labels.npy")}
-    (folder / "store.json").write_text(json.dumps(sealed(head)))
-
-    import resource  # not everywhere
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    store = Store.open(folder)
-    source = Feed(labelled(store), batch=64, classes=classes, seed=0, device=CPU)
-    for _ in range(3):
-        found, labels = source.next()
-    assert store.images.nbytes > 60e9
-    assert source.place == "disk"
-    assert found.shape == (64, 3, size, size)
-    assert labels is not None
-    assert labels.shape == (64, classes)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2 * 2**20  # KiB

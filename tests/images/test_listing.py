@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from adamatch.base.errors import InputError
-from adamatch.images import listing
 from adamatch.images.labels import known_rows, translate
 from adamatch.images.listing import Listing, Wanted, contains, lies_in, list_files, listed, same_files
 
@@ -193,17 +192,6 @@ def test_names_that_differ_by_little_are_shown_and_a_remedy_is_named(theirs: str
     notes: list[str] = []
     assert known_rows([theirs, "red"], classes, "it", notes) == [1]
     assert ("rename these" in notes[0]) == remedy
-
-
-def test_kinds_of_images_may_be_registered_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "EXTENSION", dict(Image.registered_extensions()))
-
-    def kinds() -> set[str]:
-        Image.register_extension("PNG", ".new")
-        return {"PNG"}
-
-    monkeypatch.setattr(listing, "kinds", kinds)
-    assert {".png", ".new"} <= listing._extensions()
 
 
 def test_paths_that_come_one_after_the_other_become_a_list(animals: Path) -> None:

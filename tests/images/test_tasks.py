@@ -126,12 +126,6 @@ def test_k_of_every_class_or_as_many_as_it_has(counts: list[int], k: int, seed: 
     assert not short or f"fewer than {k} images, all of them labelled, has class {', '.join(short[:5])}" in notes[-1]
 
 
-def test_a_hole_is_noted() -> None:
-    rows, notes = choose_labelled(np.array([0, 0, 2, 2]), CLASSES, 2, 0)
-    assert rows.tolist() == [0, 1, 2, 3]
-    assert notes == ("class 1 (bee) has no image here and gets no label",)
-
-
 @pytest.mark.parametrize(
     ("task", "labels", "says"),
     [
@@ -227,15 +221,8 @@ def test_rare_classes_are_as_much_of_a_balanced_epoch_as_the_median_one(counts: 
         mine = often[labels == number]
         assert mine.sum() == (median if rare[number] else count)
         assert not count or np.ptp(mine) <= 1  # nobody of a class is preferred
-
-
-def test_what_says_itself_what_is_drawn_stays_as_it_is() -> None:
-    images = np.zeros((3, 1, 1, 3), np.uint8)
-    for pool in (
-        Labelled((images,), np.array([0, 0, 1]), np.array([2, 1, 0])),
-        Labelled((images,), np.eye(3, dtype=np.float32)),
-    ):
-        assert balanced(pool) is pool
+    for kept in (Labelled(pool.parts, labels, np.flatnonzero(labels >= 0)), Labelled(pool.parts, np.eye(6)[labels])):
+        assert balanced(kept) is kept, "what says itself what is drawn, and probabilities"
 
 
 def test_few_labelled_images_among_many_are_one_domain() -> None:

@@ -1,18 +1,15 @@
-"""Break the code a line at a time, in copies of a tree, and see that the tests which are named for that line fail.
+"""Break the code a line at a time, in copies of the tree, and see that the tests which are named for that line fail.
 
     python tests/mutants/run.py                             all mutants, two at a time
-    python tests/mutants/run.py TREE                        in another checkout, with its tests
     python tests/mutants/run.py --only lambda train/loop    those with one of these words in their description or file
     python tests/mutants/run.py --tables methods verdict    those of methods.toml and verdict.toml
-    python tests/mutants/run.py --sample 40 --seed 1        some of them, drawn at random
 
 The mutants are in the tables beside this file (*.toml): a file, a text in it, what replaces it, what this breaks,
-and the tests that should fail. Line breaks, spaces and trailing commas need not be the same. A text that is not in its
-file is looked for in the rest of the package, a test likewise in the other tests. A mutant is
+and the tests that should fail. A mutant is
 
     killed      when an assertion fails in every test that is named,
     survived    when one of them passes, hangs, or fails for another reason (an import, a crash),
-    gone        when its text, or all of its tests, are no longer there (or fail already without it).
+    gone        when its text or one of its tests is no longer there, or a test fails without it.
 """
 
 import argparse
@@ -20,7 +17,6 @@ import ast
 import importlib
 import multiprocessing
 import os
-import random
 import re
 import shutil
 import sys
@@ -30,7 +26,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -58,55 +53,20 @@ def listed(tables: Sequence[str] = ()) -> list[Mutant]:
     return [Mutant(**row) for table in chosen for row in tomllib.loads(table.read_text())["mutant"]]
 
 
-def pattern(text: str) -> re.Pattern[str]:
-    """This text with other line breaks and spaces, and with or without a trailing comma before a bracket."""
-    tokens = re.findall(r"\w+|[^\w\s]", re.sub(r",(?=\s*[)\]}])", "", text))
-    pieces = [re.escape(tokens[0])]
-    for before, token in pairwise(tokens):
-        words = before[-1].isidentifier() and token[0].isidentifier()
-        pieces += [r"\s+" if words else r"\s*,?\s*" if token in ")]}" else r"\s*", re.escape(token)]
-    return re.compile("".join(pieces))
+def broken(mutant: Mutant, package: Path) -> str | None:
+    """The new text of the mutant's file, or None if the code is gone."""
+    file = package / mutant.file
+    text = file.read_text() if file.exists() else ""
+    if text.count(mutant.old) != 1:
+        return None
+    text = text.replace(mutant.old, mutant.new)
+    ast.parse(text)
+    return text
 
 
-def broken(mutant: Mutant, package: Path) -> tuple[Path, str] | None:
-    """The file of the mutant and its new text, or None if the code is gone."""
-    own = package / mutant.file
-    for files in ([own] if own.exists() else [], sorted(package.rglob("*.py"))):
-        for wanted, new in ((re.compile(re.escape(mutant.old)), mutant.new), _loosely(mutant.old, mutant.new)):
-            found = [(file, match) for file in files for match in wanted.finditer(file.read_text())]
-            if len(found) == 1:
-                file, match = found[0]
-                text = match.string[: match.start()] + new + match.string[match.end() :]
-                return (file, text) if _parses(text) else None
-    return None
-
-
-def _loosely(old: str, new: str) -> tuple[re.Pattern[str], str]:
-    lead, trail = old[: len(old) - len(old.lstrip())], old[len(old.rstrip()) :]
-    return pattern(old), new.removeprefix(lead).removesuffix(trail)
-
-
-def _parses(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
-
-
-def resolved(names: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Those of these tests that exist: by name, else without parameters, else of that name in another file."""
-    found = []
-    for name in (f"tests/{name}" for name in names):
-        function = name.partition("[")[0]
-        same = {
-            each.partition("[")[0] for each in ids if each.partition("[")[0].endswith(f"::{function.split('::')[1]}")
-        }
-        if name in ids or any(each.startswith(f"{name}[") for each in ids):
-            found.append(name)
-        elif function in same or len(same) == 1:
-            found.append(function if function in same else same.pop())
-    return found
+def has(name: str, ids: Sequence[str]) -> bool:
+    """Whether there is such a test, with these parameters or with some."""
+    return any(each == f"tests/{name}" or each.startswith(f"tests/{name}[") for each in ids)
 
 
 def copied(tree: Path, to: Path) -> Path:
@@ -168,14 +128,13 @@ def _pytest(tree: Path, arguments: Sequence[str]) -> None:
 class Trial:
     """A mutant whose tests are running in a copy of the tree."""
 
-    def __init__(self, mutant: Mutant, tests: list[str], tree: Path) -> None:
-        self.mutant, self.names, self.tree = mutant, tests, tree
-        found = broken(mutant, tree / "src/adamatch")
-        assert found is not None
-        self.file, text = found
+    def __init__(self, mutant: Mutant, tree: Path) -> None:
+        self.mutant, self.tree = mutant, tree
+        self.file = tree / "src/adamatch" / mutant.file
         self.whole = self.file.read_text()
-        self.file.write_text(text)
-        self.tests = Tests(tree, *tests, *(["-x"] if len(tests) == 1 else []))
+        self.file.write_text(self.whole.replace(mutant.old, mutant.new))
+        self.names = [f"tests/{name}" for name in mutant.tests]
+        self.tests = Tests(tree, *self.names, *(["-x"] if len(self.names) == 1 else []))
 
     def result(self) -> str | None:
         """Empty if the mutant is killed, else why not; None while its tests run."""
@@ -196,16 +155,11 @@ class Trial:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tree", type=Path, nargs="?", default=HERE.parents[1])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=[""])
     parser.add_argument("--tables", nargs="*", default=[])
-    parser.add_argument("--sample", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     mutants = [each for each in listed(asked.tables) if any(word in each.about + each.file for word in asked.only)]
-    if 0 < asked.sample < len(mutants):
-        mutants = random.Random(asked.seed).sample(mutants, asked.sample)
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
@@ -216,30 +170,27 @@ def main() -> int:
         print(f"{kind:8} {mutant.file}: {mutant.about}{f' ({why})' if why else ''}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        whole = copied(asked.tree, Path(folder, "whole"))
-        output = Tests(whole, "--collect-only", "tests").finished()
-        ids = re.findall(r"^(tests/\S+?::.+)$", output, re.MULTILINE)
-        waiting: list[tuple[Mutant, list[str]]] = []
+        whole = copied(HERE.parents[1], Path(folder, "whole"))
+        ids = re.findall(r"^(tests/\S+?::.+)$", Tests(whole, "--collect-only", "tests").finished(), re.MULTILINE)
+        names = dict.fromkeys(f"tests/{name}" for each in mutants for name in each.tests if has(name, ids))
+        unbroken = Tests(whole, "-n", str(asked.processes), *(names or ["--version"]))
+        unbroken.finished()
+        failing = [name.removeprefix("tests/") for name, _ in unbroken.failed()]
+        waiting = []
         for mutant in mutants:
             if broken(mutant, whole / "src/adamatch") is None:
                 report("gone", mutant, "the code")
-            elif tests := resolved(mutant.tests, ids):
-                waiting.append((mutant, tests))
+            elif not all(has(name, ids) for name in mutant.tests):
+                report("gone", mutant, "a test")
+            elif any(each.startswith(name) for each in failing for name in mutant.tests):
+                report("gone", mutant, "a test fails without it")
             else:
-                report("gone", mutant, "its tests")
-        names = dict.fromkeys(test for _, tests in waiting for test in tests)
-        unbroken = Tests(whole, "-n", str(asked.processes), *(names or ["--version"]))
-        unbroken.finished()
-        failing = [name for name, _ in unbroken.failed()]
-        free = [copied(asked.tree, Path(folder, str(number))) for number in range(asked.processes)]
+                waiting.append(mutant)
+        free = [copied(HERE.parents[1], Path(folder, str(number))) for number in range(asked.processes)]
         running: list[Trial] = []
         while waiting or running:
             while waiting and free:
-                mutant, tests = waiting.pop(0)
-                if sound := [test for test in tests if not any(each.startswith(test) for each in failing)]:
-                    running.append(Trial(mutant, sound, free.pop()))
-                else:
-                    report("gone", mutant, "its tests fail without it")
+                running.append(Trial(waiting.pop(0), free.pop()))
             wait([trial.tests.process.sentinel for trial in running], timeout=5)
             for trial in list(running):
                 result = trial.result()

@@ -18,16 +18,6 @@ def disturb(net: nn.Module) -> None:
             value.copy_(torch.rand_like(value) if value.is_floating_point() else value + 1)
 
 
-def test_it_starts_from_the_networks_weights_and_is_a_copy() -> None:
-    net = tiny()
-    disturb(net)
-    average = WeightAverage(net)
-    torch.testing.assert_close(average.net.state_dict(), net.state_dict())
-    before = {name: value.clone() for name, value in average.net.state_dict().items()}
-    disturb(net)
-    torch.testing.assert_close(average.net.state_dict(), before)
-
-
 def test_weights_and_statistics_follow_the_formula_and_counters_are_copied() -> None:
     net = tiny()
     average = WeightAverage(net, decay=0.9)
@@ -65,12 +55,3 @@ def test_it_always_evaluates_and_is_never_trained() -> None:
     x, before = torch.randn(4, 3, 8, 8), {name: value.clone() for name, value in average.state_dict().items()}
     torch.testing.assert_close(average(x), net.eval()(x))
     torch.testing.assert_close(dict(average.state_dict()), before)  # a forward records nothing
-
-
-def test_updates_happen_in_place() -> None:
-    net = tiny()
-    average = WeightAverage(net)
-    places = [value.data_ptr() for value in average.net.state_dict().values()]
-    disturb(net)
-    average.update(net)
-    assert [value.data_ptr() for value in average.net.state_dict().values()] == places

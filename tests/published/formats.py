@@ -22,19 +22,15 @@ Array = NDArray[Any]
 
 def store(path: Path, images: Array, labels: Array | None = None, classes: Sequence[str] = "", **info: object) -> Path:
     """A finished store."""
-    labelled = labels is not None
-    writer = Writer(path, count=len(images), size=images.shape[1], classes=classes, labelled=labelled, info=info)
-    writer.images[:], writer.done[:] = images, 1
-    if writer.labels is not None and labels is not None:
-        writer.labels[:] = labels
-    writer.commit()
+    writer = Writer(path, count=len(images), size=images.shape[1])
+    writer.images[:] = images
+    writer.commit(labels, classes, info)
     return path
 
 
 def prepared(split: Split | Callable[[], Split], path: Path, size: int = 32, **how: Any) -> Store:
     """A split through the whole way, into a store."""
-    how = {"info": {}, "workers": 2, **how}
-    for _ in store_split((lambda: split) if isinstance(split, Split) else split, path, size, **how):
+    for _ in store_split((lambda: split) if isinstance(split, Split) else split, path, size, **{"info": {}, **how}):
         pass
     return Store.open(path)
 
@@ -143,22 +139,13 @@ def domainnet(
         (folder / f"{domain}_{split}.txt").write_text("".join(lines))
 
 
-def cifar(path: Path, parts: dict[str, tuple[Array, Array]], kind: str) -> None:
-    """kind: "binary" or "matlab"; parts: {member: (images (n, 32, 32, 3), labels)}."""
-    import scipy.io
-
-    members = {}
-    many = "100" in path.name
+def cifar(path: Path, parts: dict[str, tuple[Array, Array]]) -> None:
+    """parts: {member: (images (n, 32, 32, 3), labels)}."""
+    members, many = {}, "100" in path.name
     for name, (images, labels) in parts.items():
-        data = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(images), -1)
-        columns = [labels.astype(np.uint8)[:, None], data]
-        if kind == "binary":  # CIFAR-100 has a coarse label first
-            members[f"batches/{name}.bin"] = np.hstack([columns[0] * 0 + 7] * many + columns).tobytes()
-        else:
-            out = io.BytesIO()
-            arrays = {"data": data, "fine_labels" if many else "labels": columns[0], "batch_label": "training"}
-            scipy.io.savemat(out, arrays, do_compression=True)
-            members[f"batches/{name}.mat"] = out.getvalue()
+        data = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+        column = labels.astype(np.uint8)[:, None]
+        members[f"batches/{name}.bin"] = np.hstack([column * 0 + 7] * many + [column, data]).tobytes()
     tar(path, members)
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from published import formats
 from typer.testing import CliRunner
 
@@ -41,11 +40,8 @@ def test_prepare_list_and_verify(folder: Path, tmp_path: Path) -> None:
     said = call("verify", "digitfive", "--data", data)
     assert said.endswith("exit 1")
     assert "20 images, but 60,000 were published" in said
-    assert (data / "digitfive" / "mnist" / "samples-train-32.png").is_file()
     (data / "digitfive" / "mnist" / "test-32" / "store.json").write_text("{")
-    said = call("verify", "digitfive", "--data", data)
-    assert "look " in said  # the other is drawn all the same
-    assert said.endswith("exit 1")
+    assert "error digitfive/mnist/test-32: " in call("verify", "digitfive", "--data", data)
 
 
 def test_list_shows_every_domain(tmp_path: Path) -> None:
@@ -62,7 +58,6 @@ def test_errors_are_raised_in_one_line(tmp_path: Path) -> None:
         ("download", "digitfives"),
         ("download", "pacs", "--domain", "photos"),
         ("verify", "--data", tmp_path),
-        ("generate", "mnistm", "--from", tmp_path, "--photos", tmp_path),
     ):
         with pytest.raises(InputError) as error:
             call(*words)
@@ -77,28 +72,6 @@ def test_download_goes_on_when_one_file_fails(tmp_path: Path, monkeypatch: pytes
         call("download", "zoo", "--to", tmp_path)
 
 
-def test_generate(folder: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    call("generate", "digits", "--train", "20", "--test", "10", "--data", data)
-    store = Store.open(data / "digitfive" / "synthetic_drawn" / "train-32")
-    assert len(store) == 20
-    assert store.info["generated"] == "by adamatch, seed 0"
-    (tmp_path / "photos").mkdir()
-    for i in range(2):
-        Image.new("RGB", (50, 50), (i, i, i)).save(tmp_path / "photos" / f"{i}.jpg")
-    call("generate", "mnistm", "--from", folder, "--photos", tmp_path / "photos", "--data", data)
-    assert len(Store.open(data / "digitfive" / "mnistm_generated" / "test-32")) == 20
-    assert "made here" in call("list", "--data", data)
-
-
 def test_help() -> None:
-    for words in (
-        (),
-        ("list",),
-        ("download",),
-        ("prepare",),
-        ("verify",),
-        ("generate", "mnistm"),
-        ("generate", "digits"),
-    ):
+    for words in ((), ("list",), ("download",), ("prepare",), ("verify",)):
         assert ("Example: adamatch data" in call(*words, "--help")) == (words not in ((), ("list",)))

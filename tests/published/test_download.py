@@ -4,7 +4,6 @@ import errno
 import hashlib
 import io
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,11 +124,6 @@ def test_a_part_that_is_there(
     assert [wanted for _, wanted in server.asked] == asked
 
 
-def test_a_server_without_ranges(server: Server, tmp_path: Path) -> None:
-    server.ranges, server.cuts = False, [2_000_000]
-    get(file(server, size=len(DATA), checksum=SHA256), tmp_path)
-
-
 def test_a_source_that_is_gone_gives_way_to_the_next(server: Server, tmp_path: Path) -> None:
     get(file(server, "/gone", "/data.bin", checksum=MD5), tmp_path)
     assert [path for path, _ in server.asked] == ["/gone", "/data.bin"], "asked once, not again and again"
@@ -184,14 +178,6 @@ def test_a_wrong_checksum_never_gets_the_final_name(server: Server, tmp_path: Pa
         get(file(server, "/other", checksum=SHA256), tmp_path)
     assert names(tmp_path) == []
     get(file(server, "/other", "/data.bin", checksum=MD5), tmp_path)
-
-
-def test_too_little_space_is_noticed_first(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(InputError, match=r"has 0\.0 GB free and data\.bin needs 0\.0 GB more"):
-        get(file(server), tmp_path)
-    assert names(tmp_path) == []
 
 
 def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,22 +181,8 @@ def test_pacs(folder: Path, kind: str) -> None:
     assert test.labels.tolist() == list(range(7))
 
 
-def test_pacs_follows_the_published_lists(folder: Path) -> None:
-    members = pacs_members(2)
-    formats.zipped(folder / "PACS.zip", members)
-    for split, i in (("train", 0), ("crossval", 1)):
-        lines = [f"photo/{name.split('/')[2]}/00{i}.png {k + 1}" for k, name in enumerate(list(members)[::2])]
-        (folder / f"photo_{split}_kfold.txt").write_text("\n".join(lines))
-    train, test = (prepared("pacs", folder, "photo", split) for split in ("train", "test"))
-    assert train.labels is not None
-    assert train.labels.tolist() == list(range(7))
-    assert len(test) == 7
-    assert not {x.tobytes() for x in train.images} & {x.tobytes() for x in test.images}
-
-
-@pytest.mark.parametrize("kind", ["binary", "matlab"])
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
-def test_cifar(folder: Path, name: str, kind: str) -> None:
+def test_cifar(folder: Path, name: str) -> None:
     many = name == "cifar100"
     members = ["train", "test"] if many else [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
     parts = {
@@ -205,19 +191,19 @@ def test_cifar(folder: Path, name: str, kind: str) -> None:
     }
     # Out of order, as an archive may have them.
     shuffled = dict(sorted(parts.items(), reverse=True))
-    formats.cifar(folder / f"cifar-{'100' if many else '10'}-{kind}.tar.gz", shuffled, kind)
+    formats.cifar(folder / f"cifar-{'100' if many else '10'}-binary.tar.gz", shuffled)
     for split, wanted in (("train", members[:-1]), ("test", members[-1:])):
         store = prepared(name, folder, name, split)
         check(store, *(np.concatenate([parts[m][i] for m in wanted]) for i in range(2)))
         assert len(store.classes) == (100 if many else 10)
 
 
-def test_of_cifars_pickles_it_says_where_the_binary_archive_is(folder: Path) -> None:
-    (folder / "cifar-10-batches-py").mkdir()
+def test_of_cifars_other_archives_it_says_where_the_binary_one_is(folder: Path) -> None:
+    (folder / "cifar-10-batches-mat").mkdir()
     (folder / "cifar-100-python.tar.gz").touch()
-    for name, stem in (("cifar10", "cifar-10"), ("cifar100", "cifar-100")):
-        remedy = rf"get {stem}-binary\.tar\.gz from https://www\.cs\.toronto\.edu/.*`adamatch data download {name}`"
-        with pytest.raises(InputError, match=rf"{stem}-.*py.* holds Python pickles.*{remedy}"):
+    for name, other, stem in (("cifar10", "10-batches-mat", "cifar-10"), ("cifar100", "100-python", "cifar-100")):
+        remedy = rf"get {stem}-binary\.tar\.gz \(`adamatch data download {name}`\)"
+        with pytest.raises(InputError, match=rf"cifar-{other}.* is not the binary archive: {remedy}"):
             plan(name, folder, folder)
 
 

@@ -1,7 +1,6 @@
 """The embedded benchmark: balanced, fixed by its seed, every font legible, and a split that never moves."""
 
 import hashlib
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -39,16 +38,6 @@ def test_rendered_is_white_on_black_with_every_digit_in_view(size: int) -> None:
     assert (rows >= 0.45 * size).all()
 
 
-def test_renders_vary_in_place_size_and_brightness() -> None:
-    images = rendered(400, 32, 0).images[..., 0].astype(float)
-    ramp = np.arange(32)
-    centre = (images.sum(1) * ramp).sum(1) / images.sum((1, 2))
-    heights = np.array([np.ptp(np.flatnonzero((image > 30).any(1))) + 1 for image in images])
-    assert np.std(centre) > 1
-    assert np.ptp(heights) >= 8
-    assert np.std(images.max((1, 2))) > 10
-
-
 @pytest.mark.parametrize("font", FONTS)
 def test_every_font_has_ten_different_digits_of_one_height(font: str) -> None:
     glyphs = [_glyph(font, digit, 64, 0.0) for digit in CLASSES]
@@ -58,24 +47,16 @@ def test_every_font_has_ten_different_digits_of_one_height(font: str) -> None:
     assert len(pictures) == 10
 
 
-@pytest.mark.parametrize(("split", "count"), [("train", 1297), ("test", 500)])
-def test_handwritten_holds_real_digits_under_their_labels(split: Literal["train", "test"], count: int) -> None:
-    store = handwritten(split, 8)
-    assert store.images.shape == (count, 8, 8, 3)
-    assert store.labels is not None
-    digits = load_digits()
-    every = zip(digits.images, digits.target, strict=True)
-    known = {np.rint(image * 255 / 16).astype(np.uint8).tobytes(): label for image, label in every}
-    assert all(known[image[..., 0].tobytes()] == label for image, label in zip(store.images, store.labels, strict=True))
-
-
 def test_the_split_is_disjoint_complete_balanced_and_never_moves() -> None:
     train, test = handwritten("train", 8), handwritten("test", 8)
     assert train.labels is not None
     assert test.labels is not None
     assert (np.bincount(test.labels) == 50).all()
+    digits = load_digits()
+    every = np.rint(digits.images * 255 / 16).astype(np.uint8)
+    known = {image.tobytes(): label for image, label in zip(every, digits.target, strict=True)}
+    assert [known[image[..., 0].tobytes()] for image in test.images] == test.labels.tolist()
     both = sorted(image.tobytes() for image in np.concatenate([train.images, test.images]))
-    every = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
     assert both == sorted(np.repeat(image[..., None], 3, -1).tobytes() for image in every)
     assert hashlib.sha256(test.images.tobytes()).hexdigest()[:16] == "5f06435d6f96a302"
 

@@ -36,7 +36,7 @@ def found(root: Path, level: str) -> list[str]:
 
 def test_a_good_set(root: Path) -> None:
     assert found(root, "error") == found(root, "note") == []
-    assert "zoo/photo/train-8: 30 images, as published in each of 3 classes" in found(root, "ok")
+    assert "zoo/photo/train-8: 30 images, as published in each class" in found(root, "ok")
     assert "zoo/photo/test-8: no image is in the training set too" in found(root, "ok")
 
 
@@ -60,7 +60,7 @@ def test_counts_per_class(root: Path) -> None:
     head = unsealed(json.loads((path / "store.json").read_text()))
     head["sha256"]["labels.npy"] = checksum(path / "labels.npy")
     (path / "store.json").write_text(json.dumps(sealed(head)))
-    assert found(root, "error") == ["zoo/photo/train-8: images per class are [9, 11, 10], not [10, 10, 10]"]
+    assert found(root, "error") == ["zoo/photo/train-8: images per class are (9, 11, 10), not (10, 10, 10)"]
 
 
 def test_a_wrong_number_and_a_customary_one(root: Path) -> None:
@@ -100,17 +100,3 @@ def test_images_that_were_left_out_and_classes_without_any(root: Path) -> None:
 def test_nothing_prepared(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no prepared store.*prepare pacs --from DIR"):
         list(verify.verify(tmp_path, "pacs"))
-
-
-@pytest.mark.parametrize("classes", [3, 345])
-def test_the_picture_shows_images_of_each_class(classes: int) -> None:
-    """One colour per class: every colour must be in the picture, under the next line of text."""
-    labels = np.repeat(np.arange(classes), 2)
-    images = np.zeros((2 * classes, 8, 8, 3), np.uint8)
-    images[:, :, :, 0], images[:, :, :, 1] = (labels % 250)[:, None, None], (labels // 250 + 100)[:, None, None]
-    store = Store(images, labels, tuple(f"class {i}" for i in range(classes)))
-    sheet = verify.picture(store)
-    drawn = set(np.unique(np.asarray(sheet).astype(int) @ (65536, 256, 1)).tolist())
-    assert {(i % 250) * 65536 + (i // 250 + 100) * 256 for i in range(classes)} <= drawn
-    assert sheet.height < 4000
-    assert verify.picture(Store(images, None, ())).width > 0

@@ -55,8 +55,7 @@ def made(
     short = Recipe(network="wrn-tiny", size=8, images=320, batch=32, weight_decay=0.0005)
     run = Run(benchmark="folders", source="a", target="b", method=method, recipe=short)
     (path / "run.json").write_text(run.to_json())
-    (path / "classes.json").write_text(json.dumps(classes))
-    seal(path / "outputs/classes.json", {"source": list(held_out)})
+    seal(path / "outputs/classes.json", {"classes": list(classes), "source": list(held_out)})
     with (path / "metrics.jsonl").open("w") as file:
         for number, each in enumerate(probabilities, 1):
             arrays = {"target": each.astype(np.float16)}

@@ -11,7 +11,7 @@ from report.runs import Page, edit, made
 
 from adamatch import cli
 from adamatch.report import compare, image_statistics, page
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 
 FIRST, SECOND = np.eye(3)[[0, 1, 2, 0]], np.eye(3)[[0, 2, 2, 1]]
@@ -25,13 +25,15 @@ def runs(tmp_path: Path) -> list[Path]:
         made(tmp_path / "b/run", [SECOND], CLASSES, accuracy=60.5),
     ]
     for path in found:
-        image_statistics.save(Notes(Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path)
+        image_statistics.save(
+            ImageStatistics(Pool.of((arrays(4)[0],), labels=(0, 1, 2, 0)), Pool.of((arrays(4)[0],))), path
+        )
     return found
 
 
 def test_side_by_side(runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit(runs[1] / "run.json", seed=7)
-    monkeypatch.setattr(page, "notes_of", lambda record, data: Notes(None, Pool.of((arrays(4)[0],))))
+    monkeypatch.setattr(page, "statistics_of", lambda record, data: ImageStatistics(None, Pool.of((arrays(4)[0],))))
     found = Page(compare.write(runs, to=tmp_path / "both.html"))
     assert "2 runs side by side" in found.text
     assert "a/run" in found.text

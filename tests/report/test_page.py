@@ -1,12 +1,12 @@
 """The page: all that it should show, whatever is missing, and names as text alone."""
 
 import html
+import itertools
 import json
 import os
 import re
 import shlex
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from torch import Tensor, nn
 import adamatch
 from adamatch import Model
 from adamatch.base.errors import InputError
-from adamatch.report import image_statistics as noted
+from adamatch.report import image_statistics as image_statistics
 from adamatch.report import page, printed
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.verdict import eval_outputs
 
@@ -76,7 +76,7 @@ def test_everything_is_on_it(found: Page) -> None:
         "of the labelled target images; without labels it was put between 41 and 73 %",
         "than the same network trained on the labelled images alone",
         "mean confidence on the target",
-        "Answers that changed most often" if "Changed" in found.text else "Twin beside adapted",
+        "Predictions that changed most often" if "Changed" in found.text else "Twin beside adapted",
         *titles.split("|"),
         *("Labelled images beside them", "<b>Few</b> images look like these"),
         *("adamatch fit --source", torch.__version__, "seconds of training"),
@@ -88,7 +88,7 @@ def test_everything_is_on_it(found: Page) -> None:
 
 def test_warnings_show_their_images(run: Path, found: Page) -> None:
     """Rows count the target; pairs count the labelled images that are trained on, which are not all of the source."""
-    known = noted.load(run)
+    known = image_statistics.load(run)
     assert known.source is not None
     assert known.target is not None
     part = found.source[found.source.index('id="warnings"') : found.source.index('id="twin"')]
@@ -141,7 +141,7 @@ def test_it_can_be_read_by_keyboard_and_screen_reader(found: Page) -> None:
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
     assert levels.count(1) == 1
     assert levels[0] == 1
-    assert all(later <= before + 1 for before, later in pairwise(levels))
+    assert all(later <= before + 1 for before, later in itertools.pairwise(levels))
     assert len(found.ids) == len(set(found.ids))
     links = [each["href"][1:] for each in found.all("a")]
     assert links[0] == "content"  # the first is the one that skips the rest
@@ -158,7 +158,7 @@ def test_it_can_be_read_by_keyboard_and_screen_reader(found: Page) -> None:
     ("name", "section", "words"),
     [
         ("metrics.jsonl", "", "There are no curves"),
-        ("outputs", "images", "There are no answers to show"),
+        ("outputs", "images", "There are no predictions to show"),
         ("images.json", "images", "There are no pictures"),
         ("map.npz", "map", "There is no map"),
         ("judge.json", "warnings", ""),
@@ -207,7 +207,7 @@ def test_under_way(tmp_path: Path) -> None:
     assert "images.json is not in the folder" in found.text
     assert {"classes", "curves"} <= set(found.ids)
     assert all(name in found.text for name in CLASSES)
-    (path / "classes.json").unlink()
+    (path / "outputs/classes.json").unlink()
     found = Page(page.write(path))
     assert "Classes have numbers here" in found.text
     assert "classes" in found.ids
@@ -283,7 +283,7 @@ def test_a_page_keeps_below_its_limit(
     path = made(tmp_path / "run", [said], [f"class {number}" for number in range(classes)], accuracy=None)
     pool = Pool(300, parts=(noise[:20], *(noise[rng.permutation(40)] for _ in range(7))))
     monkeypatch.setattr(page, "LARGEST", limit)
-    text = Page(page.write(path, notes=Notes(target=pool)))
+    text = Page(page.write(path, images=ImageStatistics(target=pool)))
     assert len(text.source.encode()) <= page.LARGEST
     assert pictures <= len(text.all("img")) <= 3 * pictures
     assert ("Shown are the 100 classes with the most images, of 150" in text.text) == (pictures == 100)
@@ -329,7 +329,7 @@ def test_one_folder_for_source_and_target(tmp_path: Path) -> None:
     """The target is what is not held out of the source, and the page shows the right files."""
     source = images(tmp_path / "one", CLASSES, 20)
     adamatch.fit(source=source, target=source, labels_per_class=4, out=tmp_path / "run", **SMALL)
-    notes = noted.load(tmp_path / "run")
+    notes = image_statistics.load(tmp_path / "run")
     assert notes.source is not None
     assert notes.target is not None
     held = set(notes.source.files) - set(notes.target.files)
@@ -365,7 +365,7 @@ class Odd(nn.Module):
 def test_features_of_ones_own(given: Any, sound: bool) -> None:
     model = Model(Odd(given).eval(), CLASSES, 8)
     pools = [Pool.of((arrays(20)[0],), labels=tuple(arrays(20)[1].tolist())) for _ in range(2)]
-    found = noted.feature_map(model, *pools)
+    found = image_statistics.feature_map(model, *pools)
     assert (found is not None) == sound
     if found is not None:
         assert found.source.shape == (20, 2)
@@ -373,7 +373,7 @@ def test_features_of_ones_own(given: Any, sound: bool) -> None:
 
 
 def test_which_image_is_which_among_very_many(tmp_path: Path) -> None:
-    """Of more than 4,000 images some are looked at: each picture is of the file that the answer is about."""
+    """Of more than 4,000 images some are looked at: each picture is of the file that the prediction is about."""
     count = 9000
     rows = eval_outputs.sampled_rows(count)
     said = np.full((len(rows), 2), 0.5)
@@ -381,14 +381,16 @@ def test_which_image_is_which_among_very_many(tmp_path: Path) -> None:
     path = made(tmp_path / "run", [said], ("plain", "special"), accuracy=None)
     pixels = np.zeros((count, 8, 8, 3), np.uint8)
     names = [f"{tmp_path}/{row}.png" for row in range(count)]
-    found = Page(page.write(path, notes=Notes(target=Pool(count, str(tmp_path), tuple(names), parts=(pixels,)))))
+    found = Page(
+        page.write(path, images=ImageStatistics(target=Pool(count, str(tmp_path), tuple(names), parts=(pixels,))))
+    )
     special = [each["alt"] for each in found.all("img") if "special" in each["alt"]]
     assert special == [f"{tmp_path}/{rows[1234]}.png: special, 99% sure"]
 
 
 def test_other_images_than_the_run_has_seen(tmp_path: Path) -> None:
     path = made(tmp_path / "run", [np.eye(2)[[0, 1, 1]]], ("a", "b"), accuracy=None)
-    found = Page(page.write(path, notes=Notes(target=Pool.of((arrays(7)[0],)))))
+    found = Page(page.write(path, images=ImageStatistics(target=Pool.of((arrays(7)[0],)))))
     assert not found.all("img")
     assert "classes" in found.ids
 
@@ -401,3 +403,22 @@ def test_file_names_that_are_no_text(tmp_path: Path) -> None:
     adamatch.fit(source=source, target=target, out=tmp_path / "run", **SMALL)
     found = Page(page.write(tmp_path / "run"))
     assert len([each for each in found.all("img") if "\ufffd\ufffd.png" in each["alt"]]) >= 1
+
+
+def test_text_stands_out_in_both_schemes() -> None:
+    """Contrast of at least 4.5, as WCAG's level AA asks for."""
+    light, dark = (Path(page.__file__).parent / "templates/page.css").read_text().split("prefers-color-scheme: dark")
+    for colours in (dict(re.findall(r"--([\w-]+): (#\w{6})", each)) for each in (light, dark)):
+        washed = [(name.removesuffix("-wash"), name) for name in colours if name.endswith("-wash")]
+        for ink, behind in [
+            *itertools.product(("ink", "soft", "adapted", "twin", "source"), ("paper", "card")),
+            *washed,
+        ]:
+            lights = sorted(luminance(colours[name]) for name in (ink, behind))
+            assert (lights[1] + 0.05) / (lights[0] + 0.05) >= 4.5, (ink, behind)
+
+
+def luminance(colour: str) -> float:
+    values = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))

@@ -20,16 +20,16 @@ from adamatch.report import charts, pool
 from adamatch.report import record as recorded
 from adamatch.report.charts import curves
 from adamatch.report.command import command
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.report.sections import (
-    Answers,
-    answers,
+    Predicted,
     beside,
     confusion,
     confusions,
     galleries,
     moves,
+    predicted,
     shares,
     verdict,
 )
@@ -39,8 +39,8 @@ CLASSES = ("cat", "dog", "owl")
 SURE = np.array([0.9, 0.5, 0.7, 0.8, 0.6, 0.95], np.float32)
 
 
-def found(twin: Labels | None) -> Answers:
-    return Answers(np.arange(6) * 10, np.array([0, 0, 0, 1, 1, 0]), SURE, twin)
+def found(twin: Labels | None) -> Predicted:
+    return Predicted(np.arange(6) * 10, np.array([0, 0, 0, 1, 1, 0]), SURE, twin)
 
 
 def test_shares_and_moves(tmp_path: Path) -> None:
@@ -48,11 +48,20 @@ def test_shares_and_moves(tmp_path: Path) -> None:
     record = recorded.read(made(tmp_path / "run", [np.eye(3)], CLASSES, judge=judge))
     source = Pool(4, labels=(0, 0, 1, 2))
     said = found(np.array([0, 1, 1, 1, 2, 0]))
-    rows = [[round(value) for value in list(row.values())[1:]] for row in shares(said, Notes(source=source), record)]
+    rows = [
+        [round(value) for value in list(row.values())[1:]]
+        for row in shares(said, ImageStatistics(source=source), record)
+    ]
     assert rows == [[50, 33, 67, 50], [25, 50, 33, 25], [25, 17, 0, 25]]
-    assert shares(said, Notes(source=source), record)[0].keys() == {"name", "source", "twin", "adapted", "estimated"}
+    assert shares(said, ImageStatistics(source=source), record)[0].keys() == {
+        "name",
+        "source",
+        "twin",
+        "adapted",
+        "estimated",
+    }
     assert moves(said, CLASSES) == [("dog", "cat", 2), ("owl", "dog", 1)]
-    assert shares(None, Notes(), record) == []
+    assert shares(None, ImageStatistics(), record) == []
 
 
 def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
@@ -60,7 +69,7 @@ def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
     assert (cat["name"], cat["total"], dog["total"], owl["total"]) == ("cat", 4, 2, 0)
     rows = {name: [picture.row for picture in strip] for name, strip in cat["strips"].items()}
     assert rows == {"Surest": [50, 0], "Least sure": [10, 20], "Changed": [20, 10]}
-    assert cat["strips"]["Changed"][0].told == "was dog"
+    assert cat["strips"]["Changed"][0].caption == "was dog"
     assert cat["strips"]["Changed"][0].alt == "image 20: cat, 70% sure; the twin said dog"
     assert list(dog["strips"]) == ["Surest", "Changed"]
     assert owl["strips"] == {}
@@ -69,7 +78,7 @@ def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
 def test_a_twin_on_other_images_is_no_comparison(tmp_path: Path) -> None:
     twin = made(tmp_path / "twin", [np.eye(3)], CLASSES, method="supervised")
     record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES), twin)
-    said = answers(record, Notes())
+    said = predicted(record, ImageStatistics())
     assert said is not None
     assert said.twin is None
     assert not said.changed.any()
@@ -80,7 +89,7 @@ def test_accuracies_on_other_test_images_are_no_comparison(tmp_path: Path) -> No
     twin = made(tmp_path / "twin", said, CLASSES, method="supervised", accuracy=60.0, run={"test": "b (00000001)"})
     for test, gain, shown in (("a (00000002)", None, "\u2013"), ("b (00000001)", -20.0, "60.0 %")):
         record = recorded.read(made(tmp_path / test, said, CLASSES, accuracy=40.0, run={"test": test}), twin)
-        found = verdict(record, answers(record, Notes()))
+        found = verdict(record, predicted(record, ImageStatistics()))
         assert (found["accuracy"], found["gain"], found["measured_gain"]) == (40.0, gain, gain is not None)
         assert beside(record)[0] == ("accuracy on labelled target images", shown, "40.0 %")
 
@@ -101,16 +110,16 @@ def test_confusions() -> None:
 
 def test_confusions_of_held_out_source_images(tmp_path: Path) -> None:
     record = recorded.read(made(tmp_path / "run", [np.eye(3)[[0, 1, 1, 2]]], CLASSES, held_out=(0, 1, 2)))
-    (only,) = confusions(record, Notes())
+    (only,) = confusions(record, ImageStatistics())
     assert (only["title"], only["total"], only["pairs"]) == ("Held-out source images", 3, [("owl", "dog", 1)])
 
 
 def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
     run = made(tmp_path / "run", [np.eye(3)[[0]], np.eye(3)[[1]], np.eye(3)[[2]]], CLASSES)
-    assert recorded.read(run).said["target"].argmax() == 2
+    assert recorded.read(run).outputs["target"].argmax() == 2
     whole = (run / "outputs/step-000000003.npz").read_bytes()
     (run / "outputs/step-000000003.npz").write_bytes(whole[: len(whole) // 2])
-    assert recorded.read(run).said["target"].argmax() == 1
+    assert recorded.read(run).outputs["target"].argmax() == 1
 
 
 @pytest.mark.parametrize(
@@ -122,14 +131,14 @@ def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
         ({"range": {"at_least": None}}, "Trained", "is not known"),
         ({"range": {"at_least": None, "at_best": 77.7}}, "Trained", "at best 78 % are likely right"),
         ({"range": {"at_least": 33.3, "at_best": None}}, "Trained", "at least 33 % are likely right"),
-        ({}, "Trained", "of the target images differently than"),
+        ({}, "Trained", "predicts another class than the same network"),
     ],
 )
 def test_verdicts(tmp_path: Path, judge: dict[str, Any], head: str, words: str) -> None:
     made(tmp_path / "run", [np.eye(3)], CLASSES, judge=judge, accuracy=None)
     made(tmp_path / "run/twin", [np.eye(3)[[0, 1, 1]]], CLASSES, accuracy=None)
     record = recorded.read(tmp_path / "run")
-    said = verdict(record, answers(record, Notes()))
+    said = verdict(record, predicted(record, ImageStatistics()))
     assert said["head"] == head
     assert words in " ".join(said["sentences"])
     assert said["changed"] == pytest.approx(100 / 3)

@@ -11,7 +11,7 @@ from train import several, tiny
 from adamatch.base import ranks
 from adamatch.config.run import Run
 from adamatch.train import distributed
-from adamatch.train.progress import Progress
+from adamatch.train.execution import Execution
 
 METHODS: dict[str, dict[str, Any]] = {
     "adamatch": {},
@@ -126,7 +126,7 @@ def test_begun_on_two_ranks_and_ended_on_one(tmp_path: Path, alone: Path, monkey
     assert several.on_ranks(2, several.do, case, tmp_path, 5) == [0, 0]
     assert [path.name for path in (tmp_path / "adamatch ssda/checkpoints").glob("*.json")] == ["step-000000008.json"]
     said: list[str] = []
-    monkeypatch.setattr(Progress, "say", lambda self, line: said.append(line))
+    monkeypatch.setattr(Execution, "say", lambda self, line: said.append(line))
     several.do(case, tmp_path)
     assert "resuming from step 8 of 12" in said
     assert any("on 2 ranks before and is on 1 now" in line and "not the same bit for bit" in line for line in said)

@@ -1,6 +1,5 @@
 """What a run measures and when, what it says, and how it minds signals."""
 
-import io
 import signal
 import threading
 import time
@@ -13,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from torch import Tensor, nn
 from train import tiny
 
@@ -182,28 +180,28 @@ def test_a_run_in_another_thread_leaves_signals_alone(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "result.json").exists()
 
 
-def says(recipe: object = tiny.RECIPE, *, quiet: bool = False) -> tuple[Progress, io.StringIO]:
-    text = io.StringIO()
-    return Progress(recipe, quiet=quiet, console=Console(file=text, width=200)), text  # type: ignore[arg-type]
-
-
-def test_the_cost_is_told_once_and_is_that_of_steps_that_were_done_not_queued(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_is_told_once_and_is_that_of_steps_that_were_done_not_queued(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     clock = [0.5]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    progress, text = says(replace(tiny.RECIPE, images=400))
+    progress = Progress(replace(tiny.RECIPE, images=400), Execution(tiny.CPU))
     for done in range(1, 60):
         progress.due(done)  # a GPU is told of its steps faster than it takes them
         if done % ESTIMATE_AFTER == 0:
             clock[0] = done / 2  # but its metrics come when it has taken them
             progress.step(done, {})
-    assert text.getvalue().count("100 steps of 4 labelled images, about") == 1
-    assert "about 50 s" in text.getvalue()
+    told = capsys.readouterr().err
+    assert told.count("100 steps of 4 labelled images, about") == 1
+    assert "about 50 s" in told
 
 
-def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    progress, text = says(replace(tiny.RECIPE, images=400))
+    progress = Progress(replace(tiny.RECIPE, images=400), Execution(tiny.CPU))
     for done in range(1, 60):
         clock[0] += 30 if done == 1 else 0.5
         progress.due(done)
@@ -213,17 +211,23 @@ def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(monkeypatch: p
         if done % 25 == 0:
             clock[0] += 20 if done == 25 else 1  # an evaluation
             progress.report({"step": done}, [])
-    assert "100 steps of 4 labelled images, about 54 s" in text.getvalue()  # 25 steps and an evaluation take 13.5
+    assert (
+        "100 steps of 4 labelled images, about 54 s" in capsys.readouterr().err
+    )  # 25 steps and an evaluation take 13.5
 
 
-def test_warnings_are_told_once_each_and_also_where_it_is_quiet() -> None:
-    progress, text = says(quiet=True)
+def test_warnings_are_told_once_each_and_also_where_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    quiet = Execution(tiny.CPU, quiet=True)
+    progress = Progress(tiny.RECIPE, quiet)
     for step in (1, 2):
         progress.report(
             {"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"]
         )
-    progress.say("not this")
-    assert text.getvalue() == "warning: step 1: class 3 has 90% of the pseudo-labels: the others may be collapsing\n"
+    quiet.say("not this")
+    assert (
+        capsys.readouterr().err
+        == "warning: step 1: class 3 has 90% of the pseudo-labels: the others may be collapsing\n"
+    )
 
 
 def test_the_machine_is_chosen_or_told() -> None:

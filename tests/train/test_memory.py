@@ -248,7 +248,7 @@ def test_out_of_memory_is_one_line_and_the_same_command_goes_on(
     where = " of the GPU" if "CUDA" in str(error) else ""
     assert str(failed.value) == (
         f"out of memory{where}: end what else uses it and run the same command again (it resumes from step 3), "
-        "or start over with overwrite=True and batch 2"
+        "or start over with overwrite=True and a smaller batch"
     )
     tiny.solve(run, tmp_path / "run")
     assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))

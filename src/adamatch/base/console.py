@@ -5,9 +5,12 @@ Names of files and classes come from outside: Rich takes none of them for its ma
 
 import io
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from adamatch.base.errors import shown
@@ -21,8 +24,8 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def say(line: str, *, stderr: bool = False) -> None:
-    console(stderr=stderr).print(shown(line))
+def say(line: str, *, stderr: bool = False, style: str | None = None) -> None:
+    console(stderr=stderr).print(shown(line), style=style)
 
 
 def print_table(table: Table) -> None:
@@ -33,9 +36,26 @@ def print_table(table: Table) -> None:
     out.print(table)
 
 
+@contextmanager
+def progress_bar(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal (stderr), removed at the end; call it with how many more are done. `total` None: unknown."""
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as bar:
+        task = bar.add_task(shown(what), total=total)
+        yield lambda more: bar.advance(task, more)
+
+
 def percent(share: float) -> str:
     """5%; below one percent with a decimal."""
     return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
+
+
+def duration(seconds: float) -> str:
+    """12 s, 12 min, 12.3 h."""
+    if seconds < 7200:
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def no_formula(text: str) -> str:

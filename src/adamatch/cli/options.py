@@ -39,7 +39,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def name_methods_and_networks(command: Any) -> None:
-    """Put their names into a command's help. They are not there from the start: to import them takes seconds."""
+    """Add the names to a command's help. They are imported only now: that takes seconds."""
     if not {"method", "network"} & {option.name for option in command.params}:
         return
     from adamatch.methods import METHODS
@@ -62,7 +62,7 @@ def _option(field: Field[Any], usual: str) -> inspect.Parameter:
 
 
 def _value(field: Field[Any], given: Any) -> Any:
-    """Numbers are given as text: they may be left at auto."""
+    """Numbers arrive as text, for they may be "auto"."""
     if isinstance(given, str) and field.type in (int, float):
         return number(field.name, given, field.type)
     return given

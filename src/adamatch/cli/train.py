@@ -17,7 +17,7 @@ def train(
         str, typer.Option(help="handwriting needs no data; see `adamatch data list` for the others")
     ] = "handwriting",
     task: Annotated[str, typer.Option(help="uda, ssl, ssda or oracle")] = "uda",
-    source: Annotated[str, typer.Option(help='A domain, or "all": every one but the target')] = "",
+    source: Annotated[str, typer.Option(help='A domain, or "all": all but the target')] = "",
     target: Annotated[str, typer.Option(help="A domain")] = "",
     labels: Annotated[int, typer.Option(help="Labelled target images per class, for ssl and ssda")] = 0,
     method: Method = "adamatch",
@@ -35,12 +35,11 @@ def train(
     ] = "none",
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder; by default under runs/, by its configuration")
+        Path | None, typer.Option(help="The run's folder (default: runs/NAME, named after the configuration)")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")
     ] = None,
-    place: Annotated[str, typer.Option(help="Where images are stored: auto, device (the GPU), host or disk")] = "auto",
     device: Device = "auto",
     precision: Precision = "auto",
     no_compile: NoCompile = False,
@@ -87,7 +86,7 @@ def train(
             recipe=recipe(benchmark, budget, task, **settings),
         )
         folder = out or experiment.RUNS / run.name
-        how: dict[str, Any] = {"data": data, "machine": machine, "overwrite": overwrite, "quiet": quiet, "place": place}
+        how: dict[str, Any] = {"data": data, "machine": machine, "overwrite": overwrite, "quiet": quiet}
         result = experiment.train(run, out=folder, **how)
     if distributed.speaks():
         printed.result(result, folder)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adamatch.base import interrupts
-from adamatch.base.console import say
+from adamatch.base.console import progress_bar, say
 from adamatch.base.errors import InputError
 from adamatch.cli.options import Device, SkipBad
 
@@ -52,7 +52,7 @@ def predict(
         count, parts = model.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
         writes = [open_files.enter_context(write(file, model.classes)) for file, write in files]
         done, skipped = 0, dict[str, str]()
-        with printed.bar(f"predicting with {run}", count) as advance:
+        with progress_bar(f"predicting with {run}", count or None) as advance:
             for part in parts:
                 _warn(list(part.notes))
                 for write_part in writes:
@@ -97,7 +97,7 @@ def verify(
     damaged = False
     for folder in folders:
         if is_store(folder):
-            Store.whole(folder)  # an error is its line
+            Store.open(folder, whole=True)  # an error is its line
             found = []
         else:
             found = list(manifest.problems(folder))

@@ -21,7 +21,6 @@ from adamatch.images.listing import walk
 
 RATIO = 200  # unpacked to packed; photographs come to about 1, text and arrays to 20, bombs to 1,000
 SLACK = 1 << 22  # bytes that may be exceeded by small archives, where a ratio says little
-MOST = 5_000_000  # members
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a limit
 
@@ -41,7 +40,6 @@ class Member:
     size: int
     where: str  # "archive: name", for messages
     open: Callable[[], IO[bytes]]
-    path: Path | None = None  # where it is a file of its own
 
     def read(self) -> bytes:
         """All of it, or a refusal where it is larger than it says or than anything an image needs."""
@@ -62,9 +60,7 @@ def readable(where: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except RecursionError:
-        raise InputError(f"{where} has a chain of headers that does not end: refused") from None
-    except Exception as error:
+    except Exception as error:  # a chain of headers without end is a RecursionError
         raise InputError(f"{where} cannot be read ({reason(error)}): fetch it again") from None
 
 
@@ -77,13 +73,11 @@ def members(path: Path) -> Iterator[Member]:
     total, allowed = 0, RATIO * path.stat().st_size + SLACK
     for member in kind(path):
         total += member.size
-        if member.path is None and total > allowed:
+        if kind is not _folder and total > allowed:
             raise InputError(f"{member.where} brings the archive to {total / 1e9:.1f} GB unpacked, a bomb: refused")
         if member.name in seen:
             raise InputError(f"{member.where} is in the archive twice: refused")
         seen.add(member.name)
-        if len(seen) > MOST:
-            raise InputError(f"{path} has more than {MOST:,} members: refused")
         if not any(part.startswith(("._", "__MACOSX", ".DS_Store")) for part in member.name.split("/")):
             yield member
 
@@ -126,12 +120,9 @@ def is_image(name: str) -> bool:
 def safe_name(name: str, where: str) -> str:
     """The name as a relative path with forward slashes, or a refusal."""
     parts = PurePosixPath(name).parts
-    if "\0" in name or "\\" in name or name.startswith("/") or PureWindowsPath(name).drive:
-        raise InputError(f"{where} has an absolute path or a path of another system: refused")
-    if ".." in parts:
-        raise InputError(f"{where} climbs out of its folder: refused")
-    if not parts:
-        raise InputError(f"{where} has an empty name: refused")
+    odd = "\0" in name or "\\" in name or name.startswith("/") or PureWindowsPath(name).drive
+    if odd or ".." in parts or not parts:
+        raise InputError(f"{where} has a name that leads out of its folder, or none: refused")
     return "/".join(parts)
 
 
@@ -140,7 +131,7 @@ def _folder(path: Path) -> Iterator[Member]:
         if not file.is_file():
             raise InputError(f"{file} is a pipe, a device or a link to nothing: remove it")
         name, size = file.relative_to(path).as_posix(), file.stat().st_size
-        yield Member(name, size, str(file), lambda f=file: open_file(f, None), file)  # type: ignore[misc]
+        yield Member(name, size, str(file), lambda f=file: open_file(f, None))  # type: ignore[misc]
 
 
 def _zip(path: Path) -> Iterator[Member]:
@@ -148,22 +139,15 @@ def _zip(path: Path) -> Iterator[Member]:
         count = len(archive.infolist())
         if count % 65536 != (said := _count(file)) and said != 65535:
             raise InputError(f"{path} lists {count} members and says {said}: fetch it again")
-        if not count:
-            raise InputError(f"{path} holds nothing: fetch it again")
         for info in archive.infolist():
             where = f"{path}: {info.filename!r}"
             name = safe_name(info.orig_filename, where)
             if info.is_dir():
                 continue
-            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise InputError(f"{where} is a link or a device: refused")
-            if info.flag_bits & 1:
-                raise InputError(f"{where} is encrypted: refused")
-            if info.compress_type not in PACKINGS:
-                kind = f"packed by method {info.compress_type} (LZMA, bzip2, ...) instead of deflate"
-                raise InputError(f"{where} is {kind}: pack the archive anew, or fetch it again")
-            if info.file_size > RATIO * info.compress_size + SLACK:
-                raise InputError(f"{where} grows from {info.compress_size} to {info.file_size} bytes, a bomb: refused")
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in (0, stat.S_IFREG) or info.flag_bits & 1 or info.compress_type not in PACKINGS:
+                what = "a link, a device, encrypted, or packed in another way than by deflate"
+                raise InputError(f"{where} is {what}: refused")
             yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
 
 
@@ -180,9 +164,7 @@ class _Header(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
         header = super().frombuf(buf, encoding, errors)
-        if not header.isreg() and not header.isdir() and header.size > SLACK:
-            raise ValueError(f"{header.name!r} is a header of {header.size} bytes, a bomb: refused")
-        if header.size < 0:
+        if header.size < 0 or (not header.isreg() and not header.isdir() and header.size > SLACK):
             raise ValueError(f"{header.name!r} says that it has {header.size} bytes: refused")
         return header
 
@@ -199,15 +181,8 @@ def _tar(path: Path) -> Iterator[Member]:
                 name = safe_name(info.name, where)
                 if info.isdir():
                     continue
-                if info.issym() or info.islnk():
-                    raise InputError(f"{where} is a link: refused")
-                if not info.isreg() or info.issparse():
-                    raise InputError(f"{where} is a device, a pipe or a sparse file: refused")
-                if info.size < 0:  # in a header of its own, which may contradict the first
-                    raise InputError(f"{where} says that it has {info.size} bytes: refused")
+                if not info.isreg() or info.issparse() or info.size < 0:
+                    raise InputError(f"{where} is a link, a device or a pipe, or sparse, or says a wrong size: refused")
                 yield Member(name, info.size, where, lambda i=info: cast(IO[bytes], archive.extractfile(i)))  # type: ignore[misc]
-        left = RATIO * path.stat().st_size + SLACK
-        while packed and (piece := stream.read(1 << 20)):  # to the end, where gzip compares its checksum
-            left -= len(piece)
-            if left < 0:
-                raise InputError(f"{path} goes on behind its last member, a bomb: refused")
+        while packed and stream.read(1 << 20):  # to the end, where gzip compares its checksum
+            pass

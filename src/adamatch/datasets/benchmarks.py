@@ -20,11 +20,10 @@ class Benchmark:
     size: int
     domains: tuple[str, ...]
     unlabelled: str = ""  # as in DataSet
-    generated: tuple[str, ...] = ()
 
 
 BENCHMARKS = {"handwriting": Benchmark("handwriting", 8, ("rendered", "handwritten"))} | {
-    name: Benchmark(key, size, tuple(data_set.domains), data_set.unlabelled, data_set.generated)
+    name: Benchmark(key, size, tuple(data_set.domains), data_set.unlabelled)
     for key, data_set in SETS.items()
     for name, size in data_set.benchmarks.items()
 }
@@ -40,14 +39,14 @@ def check_domains(name: str, source: str, target: str) -> None:
     """Refuse a name that is no domain of the benchmark; either may be empty."""
     benchmark = get(name)
     for role, domain in (("source", source), ("target", target)):
-        if domain and domain not in (*benchmark.domains, *benchmark.generated, ALL):
+        if domain and domain not in (*benchmark.domains, ALL):
             raise unknown(f"{role} domain of {name}", domain, benchmark.domains)
 
 
 def load(name: str, domain: str, split: str, root: Path | None = None) -> Store:
     """One domain's `split`: "train", "test", or that of further unlabelled images."""
     benchmark = get(name)
-    if domain not in (*benchmark.domains, *benchmark.generated):
+    if domain not in benchmark.domains:
         raise unknown(f"domain of {name}", domain, benchmark.domains)
     if domain == "rendered":
         count, seed = (5000, 0) if split == "train" else (1000, 1)

@@ -61,7 +61,7 @@ def open_store(name: str, domain: str, split: str, size: int, root: Path | None 
             f"{path} does not exist: make it with `adamatch data prepare {name} --domain {domain} --size {size} "
             "--from DIR` (or name the folder of prepared sets with --data or $ADAMATCH_DATA)"
         )
-    return Store.whole(path)
+    return Store.open(path, whole=True)
 
 
 @dataclass(frozen=True)

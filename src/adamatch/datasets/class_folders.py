@@ -1,8 +1,6 @@
 """Office-31 and PACS: images in one folder per class, in an archive or on the disk.
 
-Office-31 has no published split, so a fifth of each class, always the same, is the test set. So it is with PACS, unless
-the published lists `<domain>_train_kfold.txt` and `<domain>_crossval_kfold.txt` lie beside it: then these are the
-training and the test set (the published test list holds the training images, too, and is not used).
+Neither has one published split, so a fifth of each class, always the same, is the test set.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +8,9 @@ from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-
 from adamatch.base.errors import InputError
-from adamatch.base.regular_files import read_file
 from adamatch.datasets.archive import is_image, members
-from adamatch.datasets.source import DataSet, Domain, File, Found, Split, Splits, from_names, parse_list
+from adamatch.datasets.source import DataSet, Domain, File, Found, Split, Splits, from_names
 
 OFFICE_ARCHIVES = ("domain_adaptation_images.tar.gz", "office31.tar.gz", "domain_adaptation_images.tar", "office31.tar")
 PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -24,44 +19,27 @@ PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "perso
 def office31(found: Found, domain: str) -> Splits:
     """`<domain>/images/<class>/*.jpg`."""
     folder = found.folder(domain, having="images/bike") or found.folder(domain, having="bike")
-    place = found.file(*OFFICE_ARCHIVES) or (folder and folder.parent)
-    return {split: partial(_split, place, "office31", domain, split) for split in ("train", "test")} if place else {}
+    return _splits(found.file(*OFFICE_ARCHIVES) or (folder and folder.parent), "office31", domain)
 
 
 def pacs(found: Found, domain: str) -> Splits:
     """`<domain>/<class>/*.jpg` or `.png`."""
     folder = found.folder(domain, having=PACS_CLASSES[0])
-    place = found.file("PACS.zip", "pacs.zip") or (folder and folder.parent)
-    train = found.file(f"{domain}_train_kfold.txt")
-    test = found.file(f"{domain}_crossval_kfold.txt", f"{domain}_val_kfold.txt")
-    lists = {"train": train, "test": test} if train and test else {"train": None, "test": None}
-    if not place:
-        return {}
-    return {
-        split: partial(_split, place, "pacs", domain, split, PACS_CLASSES, listing) for split, listing in lists.items()
-    }
+    return _splits(found.file("PACS.zip", "pacs.zip") or (folder and folder.parent), "pacs", domain, PACS_CLASSES)
 
 
-def _split(
-    place: Path, name: str, domain: str, split: str, classes: tuple[str, ...] = (), listing: Path | None = None
-) -> Split:
-    """The images that are listed, or else those of the fixed split; without `classes`, each folder is one."""
+def _splits(place: Path | None, name: str, domain: str, classes: tuple[str, ...] = ()) -> Splits:
+    return {each: partial(_split, place, name, domain, each, classes) for each in ("train", "test")} if place else {}
+
+
+def _split(place: Path, name: str, domain: str, split: str, classes: tuple[str, ...]) -> Split:
+    """The images of the fixed split; without `classes`, each folder is one."""
     images = by_class(place, domain, classes)
     if not images:
         raise InputError(f"{place} has no images in {domain}/<class>/: fetch it again")
     label = {name: number for number, each in enumerate(classes or images) for name in images.get(each, ())}
-    names = _listed(place, listing, label) if listing else fixed_split(images, f"{name}/{domain}")[split]
-    return from_names(place, names, np.array([label[each] for each in names], np.int64), classes or tuple(images))
-
-
-def _listed(place: Path, listing: Path, members: Mapping[str, int]) -> list[str]:
-    """The members that a list names by their last three parts."""
-    member = {"/".join(name.split("/")[-3:]): name for name in members}
-    names, _ = parse_list(read_file(listing), str(listing))
-    for name in names:
-        if name not in member:
-            raise InputError(f"{listing} names {name}, which {place} does not have: fetch it again")
-    return [member[name] for name in names]
+    names = fixed_split(images, f"{name}/{domain}")[split]
+    return from_names(place, names, [label[each] for each in names], classes or tuple(images))
 
 
 @cache

@@ -1,37 +1,23 @@
-"""`adamatch data`: list, download, prepare, verify, generate."""
+"""`adamatch data`: list, download, prepare, verify."""
 
-import contextlib
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, Progress
 from rich.table import Table
 from rich.text import Text
 
 from adamatch.base.console import console as plain_console
 from adamatch.base.console import print_table
 from adamatch.base.errors import InputError, shown
-from adamatch.datasets import digits
-from adamatch.datasets.catalog import SETS, Job, default_root, domains_of, plan, store_path, stores
+from adamatch.datasets.catalog import SETS, default_root, domains_of, plan, stores
 from adamatch.datasets.download import fetch
 from adamatch.datasets.prepare import store_split
-from adamatch.datasets.source import Domain, Found, Split
-from adamatch.datasets.synthetic import mnistm_generated, synthetic_drawn
-from adamatch.datasets.verify import picture
+from adamatch.datasets.source import Domain
 from adamatch.datasets.verify import verify as check
-from adamatch.images.store import Store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -43,8 +29,6 @@ app = typer.Typer(
 
 `adamatch data prepare digitfive --from ~/downloads`, then `adamatch data verify digitfive`""",
 )
-generate = typer.Typer(no_args_is_help=True, help="Make digit domains where the originals cannot be had.")
-app.add_typer(generate, name="generate")
 console = plain_console()
 
 Root = Annotated[
@@ -52,9 +36,6 @@ Root = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="SET", help="One of those that `adamatch data list` shows")]
 Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this domain; may be given several times")]
-MOST = 10_000_000  # images that are drawn: 30 GB of them
-Seed = Annotated[int, typer.Option(min=0, max=2**48, help="Random seed")]
-Workers = Annotated[int | None, typer.Option(min=1, max=1024, help="Processes (default: one per core)")]
 
 
 @app.command("list")
@@ -65,15 +46,11 @@ def list_sets(data: Root = None) -> None:
     for column in ("set", "domain", "images", "download", "licence", "here"):
         table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
     for name, data_set in SETS.items():
-        here: dict[str, list[Path]] = {}
-        for (domain, _), splits in stores(root, name).items():
-            here.setdefault(domain, []).extend(splits.values())
+        here = stores(root, name)
         for domain, entry in data_set.domains.items():
-            counts = [count if isinstance(count, int) else sum(count) for count in entry.counts.values()]
-            images = " + ".join(f"{count:,}" for count in counts)
-            table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(here.pop(domain, [])))
-        for domain, paths in here.items():
-            table.add_row(name, shown(domain), "", "", "made here", _on_disk(paths))
+            images = " + ".join(f"{np.sum(count):,}" for count in entry.counts.values())
+            paths = [path for (of, _), splits in here.items() if of == domain for path in splits.values()]
+            table.add_row(name, domain, images, _download_size(entry), entry.licence, _on_disk(paths))
     print_table(table)
     console.print("fetch with `adamatch data download SET`, or bring the files: `adamatch data prepare SET --from DIR`")
 
@@ -94,8 +71,7 @@ def download(
     wanted = {file: entry.page for entry in domains_of(name, domain).values() for file in entry.files}
     folder = to or (data or default_root()) / "archives" / name
     failed: list[InputError] = []
-    text, rate = TextColumn("{task.description}"), TransferSpeedColumn()
-    with Progress(text, BarColumn(), DownloadColumn(), rate, TimeRemainingColumn(), console=console) as progress:
+    with Progress(*Progress.get_default_columns(), DownloadColumn(), console=console) as progress:
         for file, page in wanted.items():
             task = progress.add_task(file.name, total=file.size)
             try:
@@ -118,25 +94,30 @@ def prepare(
     source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
     domain: Domains = None,
     size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
-    workers: Workers = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
     data: Root = None,
 ) -> None:
-    """Make stores of the archives in a folder; nothing is unpacked. Finished stores are skipped, begun ones resumed.
+    """Make stores of the archives in a folder; nothing is unpacked. Finished stores are left as they are.
 
     Example: `adamatch data prepare domainnet --from /big/disk --size 64`
     """
     jobs, missing = plan(name, source, data or default_root(), domain, size)
     for line in missing:
         _say(line, "missing", "yellow")
-    _run(jobs, workers, skip_bad)
+    with Progress(console=console) as progress:
+        for job in jobs:
+            task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
+            kept = " (already there: left as it is; remove it to make another)" if job.path.exists() else ""
+            done = 0
+            for done, total in store_split(job.find, job.path, job.size, info=job.info, skip_bad=skip_bad):
+                progress.update(task, completed=done, total=total)
+            _say(f"{job.path}: {done:,} images{kept}")
     _say(f"next: adamatch data verify {name}{_data_option(data)}")
 
 
 @app.command()
 def verify(
     name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
-    pictures: Annotated[bool, typer.Option(help="Draw samples of each class, to look at")] = True,
     data: Root = None,
 ) -> None:
     """Hold stores against what was published: counts, checksums, unreadable images, images in both train and test.
@@ -153,74 +134,8 @@ def verify(
         for finding in check(root, each):
             errors += finding.level == "error"
             _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
-        for path in (path for splits in stores(root, each).values() for path in splits.values() if pictures):
-            sheet = path.parent / f"samples-{path.name}.png"
-            with contextlib.suppress(InputError):  # a damaged store, reported above
-                picture(Store.open(path)).save(sheet)
-                _say(f"look  {sheet}")
     if errors:
         raise typer.Exit(1)
-
-
-@generate.command("mnistm")
-def generate_mnistm(
-    source: Annotated[Path, typer.Option("--from", help="Folder with MNIST's four files")],
-    photos: Annotated[
-        Path, typer.Option(help="Folder of photographs for the backgrounds (MNIST-M used the 500 of BSDS500)")
-    ],
-    seed: Seed = 0,
-    workers: Workers = None,
-    data: Root = None,
-) -> None:
-    """MNIST over patches of photographs, as MNIST-M was made. The domain is called `mnistm_generated`.
-
-    Example: `adamatch data generate mnistm --from ~/downloads --photos ~/photos`
-    """
-    found = digits.mnist(Found(source))
-    if not found:
-        raise InputError(f"{source} does not hold MNIST: `adamatch data download digitfive --domain mnist` fetches it")
-    splits = {split: partial(mnistm_generated, mnist, photos, split, seed) for split, mnist in found.items()}
-    _run(_generated("mnistm_generated", splits, seed, data), workers)
-
-
-@generate.command("digits")
-def generate_digits(
-    train: Annotated[int, typer.Option(min=1, max=MOST, help="Training images")] = 25000,
-    test: Annotated[int, typer.Option(min=1, max=MOST, help="Test images")] = 9000,
-    seed: Seed = 0,
-    workers: Workers = None,
-    data: Root = None,
-) -> None:
-    """Coloured numbers drawn with fonts, in the manner of Synthetic Digits. The domain is called `synthetic_drawn`.
-
-    Example: `adamatch data generate digits --train 60000`
-    """
-    counts = {"train": train, "test": test}
-    splits = {split: partial(synthetic_drawn, count, split, seed) for split, count in counts.items()}
-    _run(_generated("synthetic_drawn", splits, seed, data), workers)
-
-
-def _generated(domain: str, splits: Mapping[str, Callable[[], Split]], seed: int, data: Path | None) -> list[Job]:
-    jobs = []
-    for split, find in splits.items():
-        info = {"set": "digitfive", "domain": domain, "split": split, "generated": f"by adamatch, seed {seed}"}
-        jobs.append(Job(store_path("digitfive", domain, split, 32, data), find, 32, info))
-    return jobs
-
-
-def _run(jobs: list[Job], workers: int | None, skip_bad: bool = False) -> None:
-    """Make the stores, one after the other, each with all workers."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        for job in jobs:
-            task = progress.add_task(f"{job.info['domain']}/{job.path.name}", total=None)
-            there = (job.path / "store.json").is_file()
-            done = 0
-            making = store_split(job.find, job.path, job.size, info=job.info, workers=workers, skip_bad=skip_bad)
-            for done, total in making:
-                progress.update(task, completed=done, total=total)
-            kept = " (already there: left as it is; remove it to make another)" if there else ""
-            _say(f"{job.path}: {done:,} images{kept}")
 
 
 def _say(line: str, level: str = "", colour: str = "") -> None:

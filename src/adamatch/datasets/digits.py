@@ -4,7 +4,7 @@ The paper's rules: MNIST is padded by 2, USPS goes from 16 to 32 (bicubic), grey
 """
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,33 +12,19 @@ from numpy.typing import NDArray
 
 from adamatch.base.errors import InputError
 from adamatch.base.regular_files import open_file
-from adamatch.datasets import numeric
+from adamatch.datasets import numeric, source
 from adamatch.datasets.archive import members, open_member
-from adamatch.datasets.source import (
-    DataSet,
-    Domain,
-    File,
-    Found,
-    Split,
-    Splits,
-    check_labels,
-    files_at,
-    from_arrays,
-    from_names,
-    parse_list,
-)
-from adamatch.images.store import Labels
 
 CLASSES = tuple("0123456789")
 
 
-def read(found: Found, domain: str) -> Splits:
+def read(found: source.Found, domain: str) -> source.Splits:
     readers = {"mnist": mnist, "usps": usps, "mnistm": mnist_m, "svhn": svhn, "syn": synthetic_digits}
     return readers[domain](found)
 
 
-def mnist(found: Found) -> Splits:
-    splits: Splits = {}
+def mnist(found: source.Found) -> source.Splits:
+    splits: source.Splits = {}
     for split, stem in (("train", "train"), ("test", "t10k")):
         images, labels = (
             found.file(*(f"{stem}-{what}{dot}idx{n}-ubyte{gz}" for gz in (".gz", "") for dot in "-."), near="mnist")
@@ -49,15 +35,15 @@ def mnist(found: Found) -> Splits:
     return splits
 
 
-def _mnist(images: Path, labels: Path) -> Split:
+def _mnist(images: Path, labels: Path) -> source.Split:
     pixels = numeric.idx(images, 3)
     if pixels.shape[1:] != (28, 28):
         raise InputError(f"{images} has images of {pixels.shape[1:]}, and MNIST's are of (28, 28): fetch it again")
     padded = np.pad(pixels, ((0, 0), (2, 2), (2, 2)))
-    return from_arrays(padded, check_labels(numeric.idx(labels, 1), 10, str(labels)), CLASSES, (images, labels))
+    return source.from_arrays(padded, numeric.idx(labels, 1), CLASSES, images, labels)
 
 
-def usps(found: Found) -> Splits:
+def usps(found: source.Found) -> source.Splits:
     """usps.h5 (values 0 to 1), or zip.train.gz and zip.test.gz, or usps.bz2 and usps.t.bz2 (both -1 to 1)."""
     if whole := found.file("usps.h5"):
         return {split: partial(_usps_h5, whole, split) for split in ("train", "test")}
@@ -65,30 +51,30 @@ def usps(found: Found) -> Splits:
     return {split: partial(_usps_table, path) for split, path in tables.items() if path}
 
 
-def _usps_h5(path: Path, split: str) -> Split:
+def _usps_h5(path: Path, split: str) -> source.Split:
     data, target = numeric.h5(path, f"{split}/data", f"{split}/target")
     if data.ndim != 2 or data.shape[1] != 256:
         raise InputError(f"{path}: {split}/data has the shape {data.shape}, not (n, 256): fetch it again")
-    return _grey(data.astype(np.float64), check_labels(target, 10, str(path)), path)
+    return _grey(data.astype(np.float64), target, path)
 
 
-def _usps_table(path: Path) -> Split:
+def _usps_table(path: Path) -> source.Split:
     table = numeric.table(path, 257)
     one = path.suffix == ".bz2"  # libsvm's copy counts its labels from 1
-    return _grey((table[:, 1:] + 1) / 2, check_labels(table[:, 0] - one, 10, str(path)), path)
+    return _grey((table[:, 1:] + 1) / 2, table[:, 0] - one, path)
 
 
-def _grey(values: NDArray[np.float64], labels: Labels, path: Path) -> Split:
+def _grey(values: NDArray[np.float64], labels: source.Numbers, path: Path) -> source.Split:
     """values: (n, 256), 0 to 1."""
     if not values.size:
         raise InputError(f"{path} holds no images: fetch it again")
     if not (values.min() >= -1e-6 and values.max() <= 1 + 1e-6):
         raise InputError(f"{path} has values out of their range, {values.min():g} to {values.max():g}: fetch it again")
     pixels = np.rint(values.clip(0, 1) * 255).astype(np.uint8).reshape(-1, 16, 16)
-    return from_arrays(pixels, labels, CLASSES, (path,))
+    return source.from_arrays(pixels, labels, CLASSES, path)
 
 
-def mnist_m(found: Found) -> Splits:
+def mnist_m(found: source.Found) -> source.Splits:
     """mnist_m.tar.gz, or the folder that it unpacks to."""
     if archive := found.file("mnist_m.tar.gz"):
         return {split: partial(_mnist_m, archive, split) for split in ("train", "test")}
@@ -96,52 +82,42 @@ def mnist_m(found: Found) -> Splits:
     return {split: partial(_mnist_m, path.parent, split) for split, path in lists.items() if path}
 
 
-def _mnist_m(archive: Path, split: str) -> Split:
+def _mnist_m(archive: Path, split: str) -> source.Split:
     name = f"mnist_m_{split}_labels.txt"
-    place, text = next(((at, text) for at, text in _lists(archive).items() if at.endswith(name)), ("", b""))
-    if not place:
-        raise InputError(f"{archive} has no {name}: fetch it again")
-    names, labels = parse_list(text, f"{archive}: {place}")
-    folder = place.removesuffix("_labels.txt")
-    return from_names(archive, [f"{folder}/{n}" for n in names], check_labels(np.array(labels), 10, place), CLASSES)
+    for member in members(archive):
+        if member.name.endswith(name):
+            names, labels = source.parse_list(member.read(), member.where)
+            folder = member.name.removesuffix("_labels.txt")
+            return source.from_names(archive, [f"{folder}/{each}" for each in names], labels, CLASSES)
+    raise InputError(f"{archive} has no {name}: fetch it again")
 
 
-@cache
-def _lists(archive: Path) -> dict[str, bytes]:
-    return {member.name: member.read() for member in members(archive) if member.name.endswith("_labels.txt")}
-
-
-def svhn(found: Found, domain: str = "svhn") -> Splits:
+def svhn(found: source.Found, domain: str = "svhn") -> source.Splits:
     """{train,test,extra}_32x32.mat."""
     paths = {split: found.file(f"{split}_32x32.mat", near=domain) for split in ("train", "test", "extra")}
     return {split: partial(_mat, path) for split, path in paths.items() if path}
 
 
-def synthetic_digits(found: Found) -> Splits:
+def synthetic_digits(found: source.Found) -> source.Splits:
     """synth_{train,test}_32x32.mat, or SynthDigits.zip with both."""
-    splits: Splits = {}
-    for split in ("train", "test"):
-        name = f"synth_{split}_32x32.mat"
-        if path := found.file(name):
-            splits[split] = partial(_mat, path)
-        elif path := found.file("SynthDigits.zip"):
-            splits[split] = partial(_mat, path, name)
-    return splits
+    names = {split: f"synth_{split}_32x32.mat" for split in ("train", "test")}
+    places = {split: found.file(name, "SynthDigits.zip") for split, name in names.items()}
+    return {split: partial(_mat, path, names[split]) for split, path in places.items() if path}
 
 
-def _mat(path: Path, member: str = "") -> Split:
+def _mat(path: Path, member: str = "") -> source.Split:
     """X (32, 32, 3, n) uint8 and y (n, 1), 10 meaning 0."""
-    with open_member(path, member) if member else open_file(path, None) as file:
+    with open_member(path, member) if path.suffix == ".zip" else open_file(path, None) as file:
         pixels, labels = numeric.mat(file, ("X", "y"), str(path))
     if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, labels.size):
         raise InputError(f"{path} does not hold X (32, 32, 3, n) of bytes and y (n, 1): fetch it again")
-    return from_arrays(np.moveaxis(pixels, 3, 0), check_labels(labels, 11, str(path)) % 10, CLASSES, (path,))
+    return source.from_arrays(np.moveaxis(pixels, 3, 0), np.where(labels == 10, 0, labels), CLASSES, path)
 
 
 # What is published of each. The customary subset is that of most papers on DigitFive.
 _CUSTOMARY = {"train": 25000, "test": 9000}
-_MNIST = Domain(
-    files_at(
+_MNIST = source.Domain(
+    source.files_at(
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist",
             "https://storage.googleapis.com/cvdf-datasets/mnist",
@@ -159,8 +135,8 @@ _MNIST = Domain(
     "http://yann.lecun.com/exdb/mnist/",
     "CC BY-SA 3.0",
 )
-_USPS = Domain(
-    files_at(
+_USPS = source.Domain(
+    source.files_at(
         ("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass",),
         ("usps.bz2", None, "ec16c51db3855ca6c91edd34d0e9b197"),
         ("usps.t.bz2", None, "8ea070ee2aca1ac39742fdd1ef5ed118"),
@@ -171,15 +147,15 @@ _USPS = Domain(
     },
     "https://hastie.su.domains/ElemStatLearn/data.html (zip.train.gz and zip.test.gz; usps.h5 serves too)",
 )
-_MNIST_M_SOURCE = "https://cornell.box.com/shared/static/jado7quprg6hzzdubvwzh9umr75damwi"
-_MNIST_M = Domain(
-    (File("mnist_m.tar.gz", (_MNIST_M_SOURCE,), checksum="859df31c91afe82e80e5012ba928f279"),),
+_MNIST_M_FILE = "https://cornell.box.com/shared/static/jado7quprg6hzzdubvwzh9umr75damwi"
+_MNIST_M = source.Domain(
+    (source.File("mnist_m.tar.gz", (_MNIST_M_FILE,), checksum="859df31c91afe82e80e5012ba928f279"),),
     {"train": 59001, "test": 9001},
     "http://yaroslav.ganin.net/",
     subset=_CUSTOMARY,
 )
-_SVHN_EXTRA = Domain(
-    files_at(
+_SVHN_EXTRA = source.Domain(
+    source.files_at(
         ("http://ufldl.stanford.edu/housenumbers", "https://ufldl.stanford.edu/housenumbers"),
         ("train_32x32.mat", 182040794, "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
         ("test_32x32.mat", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
@@ -199,17 +175,16 @@ _SVHN = replace(
     counts={split: _SVHN_EXTRA.counts[split] for split in ("train", "test")},
     subset=_CUSTOMARY,
 )
-_SYNTHETIC = Domain(
-    (File("SynthDigits.zip"),),
+_SYNTHETIC = source.Domain(
+    (source.File("SynthDigits.zip"),),
     {"train": 479400, "test": 9553},
     "http://yaroslav.ganin.net/ (SynthDigits.zip; it may be unpacked: synth_train_32x32.mat, synth_test_32x32.mat)",
     subset=_CUSTOMARY,
 )
-DIGIT_FIVE = DataSet(
+DIGIT_FIVE = source.DataSet(
     {"mnist": _MNIST, "mnistm": _MNIST_M, "svhn": _SVHN, "syn": _SYNTHETIC, "usps": _USPS},
     read,
     (32,),
     {"digitfive": 32},
-    generated=("mnistm_generated", "synthetic_drawn"),
 )
-SVHN = DataSet({"svhn": _SVHN_EXTRA}, svhn, (32,), {"svhn": 32}, unlabelled="extra")
+SVHN = source.DataSet({"svhn": _SVHN_EXTRA}, svhn, (32,), {"svhn": 32}, unlabelled="extra")

@@ -3,48 +3,35 @@
 from functools import cache, partial
 from pathlib import Path
 
-import numpy as np
-
 from adamatch.base.errors import InputError
 from adamatch.base.regular_files import read_file
-from adamatch.datasets.source import (
-    DataSet,
-    Domain,
-    Found,
-    Split,
-    Splits,
-    check_labels,
-    files_at,
-    from_names,
-    parse_list,
-)
+from adamatch.datasets import source
 
 
-def read(found: Found, domain: str) -> Splits:
+def read(found: source.Found, domain: str) -> source.Splits:
     """The splits whose lists are there; images from the zip, or from the folder that it unpacks to."""
     archive = found.file(f"{domain}.zip", near="domainnet")
     lists = {split: found.file(f"{domain}_{split}.txt") for split in ("train", "test")}
     return {split: partial(_split, found, domain, archive, path) for split, path in lists.items() if path}
 
 
-def _split(found: Found, domain: str, archive: Path | None, listing: Path) -> Split:
-    names, numbers = parse_list(read_file(listing), str(listing))
+def _split(found: source.Found, domain: str, archive: Path | None, listing: Path) -> source.Split:
+    names, numbers = source.parse_list(read_file(listing), str(listing))
     if not names:
         raise InputError(f"{listing} is empty: fetch it again")
     place = archive or next((f.parent for f in found.folders.get(domain, []) if (f.parent / names[0]).is_file()), None)
     if place is None:
         raise InputError(f"{listing} is there, but neither {domain}.zip nor the folder {domain}: fetch {domain}.zip")
-    classes = class_names(found)
-    return from_names(place, names, check_labels(np.array(numbers), len(classes), str(listing)), classes, (listing,))
+    return source.from_names(place, names, numbers, class_names(found), listing)
 
 
 @cache
-def class_names(found: Found) -> tuple[str, ...]:
+def class_names(found: source.Found) -> tuple[str, ...]:
     """Class names out of all the lists together: one alone may lack a class (painting_train and painting_test do)."""
     seen: dict[int, str] = {}
     for name in (f"{domain}_{split}.txt" for domain in _COUNTS for split in ("train", "test")):
         if listing := found.file(name):
-            for image, label in zip(*parse_list(read_file(listing), str(listing)), strict=True):
+            for image, label in zip(*source.parse_list(read_file(listing), str(listing)), strict=True):
                 folder = image.split("/")[-2] if "/" in image else ""
                 if seen.setdefault(label, folder) != folder:
                     raise InputError(
@@ -83,16 +70,16 @@ _FILES = (
 )
 
 
-def _domain(name: str) -> Domain:
+def _domain(name: str) -> source.Domain:
     hosts = ("http://csr.bu.edu/ftp/visda/2019/multi-source", "https://csr.bu.edu/ftp/visda/2019/multi-source")
     folders = {"txt": "/domainnet/txt", "zip": "/groundtruth" if name in ("clipart", "painting") else ""}
     mine = (facts for facts in _FILES if facts[0].startswith(name))
-    files = [files_at([host + folders[facts[0][-3:]] for host in hosts], facts)[0] for facts in mine]
+    files = [source.files_at([host + folders[facts[0][-3:]] for host in hosts], facts)[0] for facts in mine]
     page = "http://ai.bu.edu/DomainNet/ (cleaned version)"
-    return Domain(tuple(files), _COUNTS[name], page, "non-profit research")
+    return source.Domain(tuple(files), _COUNTS[name], page, "non-profit research")
 
 
-DOMAIN_NET = DataSet(
+DOMAIN_NET = source.DataSet(
     {name: _domain(name) for name in _COUNTS},
     read,
     (64, 32, 128, 224),

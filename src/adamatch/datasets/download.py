@@ -2,7 +2,6 @@
 
 import hashlib
 import http.client
-import shutil
 import ssl
 import time
 import urllib.error
@@ -88,7 +87,6 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
             total = start + int(length) if length else file.size
             if file.size is not None and total != file.size:
                 raise SourceError(f"has a file of {total} bytes, not {file.size}", again=False)
-            _require_space(part.parent, file.name, (total or 0) - start)
             with part.open("r+b" if start else "wb") as out:
                 out.truncate(start)
                 done = out.seek(start)
@@ -110,12 +108,3 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
     if problem := wrong(part, file):
         part.unlink()
         raise SourceError(problem, again=start > 0)  # joined from two parts: once more in one go, else the next source
-
-
-def _require_space(folder: Path, name: str, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise InputError(
-            f"{folder} has {free / 1e9:.1f} GB free and {name} needs {needed / 1e9:.1f} GB more: "
-            "free some, or choose another folder with --to"
-        )

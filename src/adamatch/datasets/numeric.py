@@ -66,10 +66,8 @@ def _dataset(node: Any, name: str, where: str) -> Array:
         if not isinstance(link, h5py.HardLink):
             raise InputError(f"{where} is not there{', but a link' if link else ''}: fetch it again")
         node = node[part]
-    if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "fiu":
-        raise InputError(f"{where} is not an array of numbers: refused")
-    if node.external or node.is_virtual:
-        raise InputError(f"{where} is kept in another file: refused")
+    if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "fiu" or node.external or node.is_virtual:
+        raise InputError(f"{where} is not an array of numbers in this file: refused")
     if node.nbytes > SMALL:
         raise InputError(f"{where} says {node.shape}, more than fits: refused")
     return np.asarray(node[()])

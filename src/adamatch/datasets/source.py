@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from adamatch.images.store import Labels, Pixels
 
 # Images per split: their number, or the number in each class. "train+test": the split is ours, the sum is published.
 Counts = Mapping[str, int | tuple[int, ...]]
-# An encoded image (its bytes, or the file that holds them), pixels (h, w) or (h, w, 3), or a function that makes them.
-Payload = Encoded | Path | Pixels | Callable[[], Pixels]
-Wanted = NDArray[np.bool_]
+# An encoded image (its bytes, or the file that holds them), or pixels (h, w) or (h, w, 3).
+Payload = Encoded | Path | Pixels
+Numbers = NDArray[Any] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,13 @@ class Domain:
 
 @dataclass(frozen=True)
 class Split:
-    """One split of one domain, as found: `images(wanted)` yields (index, payload) in any order, where wanted[index]."""
+    """One split of one domain, as found: `images()` yields (row, image), each row once, in any order."""
 
     count: int
     labels: Labels | None
     classes: tuple[str, ...]
-    images: Callable[[Wanted], Iterator[tuple[int, Payload]]]
+    images: Callable[[], Iterator[tuple[int, Payload]]]
     files: tuple[Path, ...]
-    names: tuple[str, ...] = ()  # of its images, where they have some
 
 
 # What a reader returns: the splits whose files are there, each opened only when it is asked for.
@@ -104,10 +104,9 @@ class DataSet:
     sizes: tuple[int, ...]
     benchmarks: Mapping[str, int]  # {name of a benchmark: side of its images}
     unlabelled: str = ""  # a split of further images, which SSL takes as unlabelled ones beside those of "train"
-    generated: tuple[str, ...] = ()  # domains that `adamatch data generate` makes: not part of what was published
 
 
-def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Labels:
+def check_labels(labels: Numbers, classes: int, where: str) -> Labels:
     """Labels as int64 (n,), or an error where one names no class."""
     flat = np.asarray(labels).reshape(-1)
     if flat.dtype.kind not in "biuf" or not np.isin(flat, np.arange(classes)).all():
@@ -115,26 +114,19 @@ def check_labels(labels: NDArray[np.generic], classes: int, where: str) -> Label
     return flat.astype(np.int64)
 
 
-def from_arrays(images: Pixels, labels: Labels | None, classes: tuple[str, ...], files: Sequence[Path]) -> Split:
-    """A split whose pixels (n, h, w) or (n, h, w, 3) are in memory."""
-    if labels is not None and len(labels) != len(images):
-        raise InputError(f"{files[0]} has {len(images)} images and {len(labels)} labels: fetch it again")
-
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        return ((int(i), images[i]) for i in np.flatnonzero(wanted))
-
-    return Split(len(images), labels, classes, each, tuple(files))
+def from_arrays(images: Pixels, labels: Numbers | None, classes: tuple[str, ...], *files: Path) -> Split:
+    """A split whose pixels (n, h, w) or (n, h, w, 3) are in memory, out of these files; the last one has the labels."""
+    checked = None if labels is None else check_labels(labels, len(classes), str(files[-1]))
+    if checked is not None and len(checked) != len(images):
+        raise InputError(f"{files[0]} has {len(images)} images and {len(checked)} labels: fetch it again")
+    return Split(len(images), checked, classes, lambda: enumerate(images), files)
 
 
-def from_names(
-    archive: Path, names: Sequence[str], labels: Labels, classes: tuple[str, ...], files: Sequence[Path] = ()
-) -> Split:
-    """A split whose images are these members of a zip, a tar or a folder, in this order."""
-
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
-        return contents(archive, {name: i for i, name in enumerate(names) if wanted[i]})
-
-    return Split(len(names), labels, classes, each, (archive, *files), tuple(names))
+def from_names(archive: Path, names: Sequence[str], labels: Numbers, classes: tuple[str, ...], *lists: Path) -> Split:
+    """A split whose images are these members of a zip, a tar or a folder, in this order; their labels are of a list."""
+    files, rows = (archive, *lists), {name: row for row, name in enumerate(names)}
+    checked = check_labels(labels, len(classes), str(files[-1]))
+    return Split(len(names), checked, classes, lambda: contents(archive, rows), files)
 
 
 def parse_list(text: bytes, where: str) -> tuple[list[str], list[int]]:

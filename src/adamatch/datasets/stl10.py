@@ -7,19 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from adamatch.base.errors import InputError
+from adamatch.datasets import source
 from adamatch.datasets.archive import members, open_member
-from adamatch.datasets.source import (
-    Counts,
-    DataSet,
-    Domain,
-    Found,
-    Payload,
-    Split,
-    Splits,
-    Wanted,
-    check_labels,
-    files_at,
-)
 
 CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 SIDE = 96
@@ -31,12 +20,12 @@ FILES = {
 }
 
 
-def read(found: Found, domain: str) -> Splits:
+def read(found: source.Found, domain: str) -> source.Splits:
     place = found.file("stl10_binary.tar.gz") or found.folder("stl10_binary")
     return {split: partial(_split, place, split) for split in FILES} if place else {}
 
 
-def _split(place: Path, split: str) -> Split:
+def _split(place: Path, split: str) -> source.Split:
     pixels, labels = FILES[split]
     sizes, texts = _parts(place)
     count, rest = divmod(sizes.get(pixels, -1), BYTES)
@@ -44,18 +33,18 @@ def _split(place: Path, split: str) -> Split:
         raise InputError(f"{place} lacks a whole {pixels}{labels and f' or its {labels}'}: fetch it again")
     numbers = None
     if labels:  # they count from 1
-        numbers = check_labels(np.frombuffer(texts[labels], np.uint8).astype(np.int64) - 1, 10, str(place))
+        numbers = source.check_labels(np.frombuffer(texts[labels], np.uint8) - 1, 10, str(place))
 
-    def each(wanted: Wanted) -> Iterator[tuple[int, Payload]]:
+    def each() -> Iterator[tuple[int, source.Payload]]:
         with open_member(place, pixels) as file:
-            for i in range(count):
+            for row in range(count):
                 data = file.read(BYTES)
                 if len(data) != BYTES:
                     raise InputError(f"{place}: {pixels} ends too early: fetch it again")
-                if wanted[i]:  # stored by channel, then column, then row
-                    yield i, np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0)
+                # stored by channel, then column, then row
+                yield row, np.frombuffer(data, np.uint8).reshape(3, SIDE, SIDE).transpose(2, 1, 0)
 
-    return Split(count, numbers, CLASSES, each, (place,))
+    return source.Split(count, numbers, CLASSES, each, (place,))
 
 
 @cache
@@ -71,13 +60,13 @@ def _parts(place: Path) -> tuple[dict[str, int], dict[str, bytes]]:
     return sizes, texts
 
 
-_FILES = files_at(
+_FILES = source.files_at(
     ("http://ai.stanford.edu/~acoates/stl10", "https://ai.stanford.edu/~acoates/stl10"),
     ("stl10_binary.tar.gz", 2640397119, "f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866"),
 )
-_COUNTS: Counts = {"train": (500,) * 10, "test": (800,) * 10, "unlabelled": 100000}
-STL_10 = DataSet(
-    {"stl10": Domain(_FILES, _COUNTS, "https://cs.stanford.edu/~acoates/stl10/")},
+_COUNTS: source.Counts = {"train": (500,) * 10, "test": (800,) * 10, "unlabelled": 100000}
+STL_10 = source.DataSet(
+    {"stl10": source.Domain(_FILES, _COUNTS, "https://cs.stanford.edu/~acoates/stl10/")},
     read,
     (32, 64, 96),
     {"stl10": 32},

@@ -143,6 +143,22 @@ def few() -> Iterator[Run]:
         yield replace(task, labels=labels, method="fixmatch+")
 
 
+def first_step() -> Iterator[Run]:
+    """Few labels on real digits as the paper uses them: from the first step on, repeated, nothing learned before them.
+
+    SSDA on MNIST to SVHN with three seeds; FixMatch+ with one, on SVHN alone, too; two controls without repetition.
+    """
+    hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
+    ssda, ssl = replace(hard, task="ssda"), replace(hard, task="ssl", source="")
+    for seed, labels in itertools.product(range(3), (1, 5, 25)):
+        yield replace(ssda, labels=labels, seed=seed)
+    for task, labels in itertools.product((ssda, ssl), (1, 5, 25)):
+        yield replace(task, labels=labels, method="fixmatch+")
+    for labels in (1, 5):
+        yield other(replace(ssda, labels=labels, method="fixmatch+"), repeat=False)
+    yield other(replace(ssda, labels=1), repeat=False)
+
+
 def study() -> Iterator[Run]:
     """What matters on real digits: half a million images, a thing changed at a time; then other pairs."""
     fast = {**FAST["digitfive"], "images": 500_000}
@@ -196,7 +212,7 @@ def other(run: Run, **changes: Any) -> Run:
     return replace(run, recipe=replace(run.recipe, **changes))
 
 
-_OURS = (paper, handwriting, digits, few, study, ablation, pretraining)
+_OURS = (paper, handwriting, digits, few, first_step, study, ablation, pretraining)
 GRIDS: dict[str, Callable[[], Iterable[Run]]] = {grid.__name__: grid for grid in _OURS}
 
 

@@ -1,17 +1,18 @@
 """Anything that holds images -> a store, at once or a portion at a time."""
 
-import itertools
 import os
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -26,7 +27,8 @@ from adamatch.images.items import from_dataset, is_hub, length, refuse, sides, s
 from adamatch.images.listing import Wanted, assign, list_files, listed, names_files, where_of
 from adamatch.images.store import Pixels, Store
 
-CHUNK = 32  # files that a thread reads at a time
+T = TypeVar("T")
+CHUNK = 32  # images that a thread decodes at a time
 PORTION, BYTES = 1024, 2**26  # of a stream: at most so many images at a time, of so many bytes in all
 
 
@@ -64,7 +66,7 @@ def read(
         labels = None if labels is None else labels[[str(path) not in skipped for path in paths]]
         return Store(store.images, labels, names, {**store.info, "white": white, "notes": notes})
     if isinstance(source, (str, Path)):
-        store = Store.whole(source)
+        store = Store.open(source, whole=True)
     elif isinstance(source, Store):
         store = source
     elif isinstance(source, tuple) and len(source) == 2:
@@ -145,28 +147,56 @@ def read_files(
     skip_bad: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
-    """Those files that can be read, without labels. In threads: Pillow decodes and resizes outside the GIL."""
+    """Those files that can be read, without labels."""
     images = np.empty((len(paths), size, size, 3), np.uint8)
-    skipped: dict[Path, str] = {}
+    skipped: dict[str, str] = {}
     remedy = f"replace it, or use {argument('skip_bad', True)} to leave it out"
 
-    def decode(start: int) -> None:
-        for row, path in enumerate(paths[start : start + CHUNK], start):
-            try:
-                images[row] = square(read_image(path, white=white or SIXTEEN_BITS), size, shape)
-            except InputError as error:
-                if not skip_bad:
-                    raise InputError(f"{error}: {remedy}") from None
-                skipped[path] = str(error)
+    def decoded(path: Path) -> Pixels:
+        return square(read_image(path, white=white or SIXTEEN_BITS), size, shape)
 
-    with ThreadPoolExecutor(cores()) as pool:
-        for done, _ in enumerate(pool.map(decode, range(0, len(paths), CHUNK)), 1):
-            if progress:
-                progress(min(done * CHUNK, len(paths)), len(paths))
-    kept = [path not in skipped for path in paths]
-    files = [str(path) for path in paths if path not in skipped]
-    why = {str(path): skipped[path] for path in paths if path in skipped}
-    return Store(images[kept] if skipped else images, None, (), {"files": files, "skipped": why})
+    for done, bad in enumerate(decode_into(images, enumerate(paths), decoded), 1):
+        for row, why in bad.items():
+            if not skip_bad:
+                raise InputError(f"{why}: {remedy}")
+            skipped[str(paths[row])] = why
+        if progress:
+            progress(min(done * CHUNK, len(paths)), len(paths))
+    files = list(map(str, paths))
+    kept = [file not in skipped for file in files]
+    return Store(
+        images[kept] if skipped else images, None, (), {"files": list(compress(files, kept)), "skipped": skipped}
+    )
+
+
+def decode_into(
+    images: Pixels, items: Iterable[tuple[int, T]], decode: Callable[[T], Pixels]
+) -> Iterator[dict[int, str]]:
+    """Set images[row] for each (row, what holds it); after every CHUNK of them, yields the unreadable rows, and why.
+
+    In threads, for Pillow decodes and resizes outside the GIL. At most two chunks per thread are in memory.
+    """
+
+    def work(chunk: list[tuple[int, T]]) -> dict[int, str]:
+        bad = {}
+        for row, each in chunk:
+            try:
+                images[row] = decode(each)
+            except InputError as error:
+                bad[row] = str(error)
+        return bad
+
+    items, jobs, threads = iter(items), deque[Future[dict[int, str]]](), cores()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        while chunk := list(islice(items, CHUNK)):
+            jobs.append(pool.submit(work, chunk))
+            if len(jobs) > 2 * threads:
+                yield jobs.popleft().result()
+        while jobs:
+            yield jobs.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _none_readable(count: int, skipped: Mapping[str, str]) -> InputError:
@@ -199,7 +229,7 @@ def _readable(paths: Sequence[Path], portion: int, load: Callable[[Sequence[Path
 
 def _portions(images: Iterator[Pixels], portion: int) -> Iterator[Store]:
     done = 0
-    while part := list(itertools.islice(images, portion)):
+    while part := list(islice(images, portion)):
         yield _numbered(np.stack(part), done)
         done += len(part)
 

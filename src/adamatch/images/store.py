@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base import system
-from adamatch.base.errors import InputError, shortened
-from adamatch.base.files import SEAL, checksum, read_json, sealed, sync, unsealed, write_atomically
-from adamatch.base.regular_files import mapped, read_own
+from adamatch.base.errors import InputError, reason
+from adamatch.base.files import checksum, read_sealed, sealed, sync, write_atomically, writing
+from adamatch.base.regular_files import mapped
 
 VERSION = 1
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
-Kinds = dict[str, tuple[tuple[int, ...], type]]  # shapes and types of arrays
 
 
 @dataclass(frozen=True)
@@ -43,63 +42,36 @@ class Store:
         return int(self.images.shape[1])
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
-        """Map a finished store. Its header and labels are compared with their checksums; its images by `whole`."""
+    def open(cls, path: str | Path, *, whole: bool = False) -> Self:
+        """Map a finished store. Header and labels are compared with their checksums; the images too if `whole`."""
         path = Path(path)
-        head = _head(path)
         try:
-            if head["labelled"]:
-                _compare(path, head, "labels.npy")
+            head = read_sealed(path / "store.json")
+            if head["version"] != VERSION:
+                raise ValueError("it was written by another version")
             images = mapped(path / "images.npy")
             labels = np.array(mapped(path / "labels.npy")) if head["labelled"] else None
-            if images.offset + images.nbytes != (path / "images.npy").stat().st_size:
-                raise ValueError("images.npy has another size than it says")
             _, height, width, channels = images.shape
             if (height, channels, images.dtype) != (width, 3, np.uint8):
                 raise ValueError(f"images.npy holds no images, but {images.shape} of {images.dtype}")
-        except InputError:
-            raise
-        except Exception as error:  # NumPy raises errors of all kinds, when a header is damaged
-            raise _damaged(path, str(error).partition("\n")[0]) from None
-        return cls(images, labels, tuple(head["classes"]), head["info"])
-
-    @classmethod
-    def whole(cls, path: str | Path) -> Self:
-        """Map a finished store of which every byte is as it was written: read for that once in a process."""
-        path = Path(path)
-        store = cls.open(path)
+            if images.offset + images.nbytes != (path / "images.npy").stat().st_size:
+                raise ValueError("images.npy has another size than it says")
+        except Exception as error:  # NumPy raises errors of all kinds when a header is damaged
+            if not os.path.exists(path / "store.json"):
+                remedy = "make one with `adamatch data prepare`"
+                raise InputError(f"{path} is not a store: it has no store.json ({remedy})") from None
+            raise _damaged(path, reason(error)) from None
         state = (path / "images.npy").stat()
         seen = (path.absolute(), state.st_ino, state.st_size, state.st_mtime_ns)
-        if seen not in _seen:
-            _compare(path, _head(path), "images.npy")
+        for name, known in head["sha256"].items():
+            if (name == "labels.npy" or (whole and seen not in _seen)) and checksum(path / name) != known:
+                raise _damaged(path, f"{name} was changed since it was written")
+        if whole:
             _seen.add(seen)
-        return store
+        return cls(images, labels, tuple(head["classes"]), head["info"])
 
 
-_seen: set[tuple[Path, int, int, int]] = set()  # images.npy whose checksum was right
-
-
-def _head(path: Path) -> dict[str, Any]:
-    """The content of store.json."""
-    try:
-        found = read_json(path / "store.json")
-        head = unsealed(found)
-        if SEAL not in found:
-            raise ValueError("no checksum")
-    except (FileNotFoundError, NotADirectoryError):
-        remedy = "make one with `adamatch data prepare`"
-        raise InputError(f"{path} is not a store: it has no store.json ({remedy})") from None
-    except ValueError:
-        raise InputError(f"{path}/store.json is damaged: delete {path} and prepare it again") from None
-    if head.get("version") != VERSION:
-        version = shortened(head.get("version"))
-        raise InputError(f"{path} was written by another version ({version}): delete it and prepare it again")
-    return head
-
-
-def _compare(path: Path, head: Mapping[str, Any], name: str) -> None:
-    if checksum(path / name) != head["sha256"][name]:
-        raise _damaged(path, f"{name} was changed since it was written")
+_seen: set[tuple[Path, int, int, int]] = set()  # images.npy whose checksum was right: read once in a process
 
 
 def _damaged(path: Path, why: str) -> InputError:
@@ -107,82 +79,33 @@ def _damaged(path: Path, why: str) -> InputError:
 
 
 class Writer:
-    """Fills a store in a folder beside its final name, and moves it there when it is complete.
+    """Makes a store beside its final name: set `images`, then `commit`. Until then, nothing has that name."""
 
-    `done` has one byte per image, so that an interrupted preparation goes on where it stopped: set `images[i]`,
-    `labels[i]`, then `done[i]`. A partial folder made from another `plan` is thrown away.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        count: int,
-        size: int,
-        classes: Sequence[str],
-        labelled: bool = True,
-        info: Mapping[str, Any] | None = None,
-        plan: str = "",
-    ) -> None:
+    def __init__(self, path: str | Path, *, count: int, size: int) -> None:
         self.path = Path(path)
         self.partial = self.path.with_name(f".{self.path.name}.partial")
-        self.head: dict[str, Any] = {"version": VERSION, "classes": list(classes), "labelled": labelled}
-        self.head["info"] = dict(info or {})
-        signature = json.dumps([count, size, self.head, plan], sort_keys=True, default=str)
-        kinds: Kinds = {"images": ((count, size, size, 3), np.uint8), "done": ((count,), np.uint8)}
-        kinds |= {"labels": ((count,), np.int64)} if labelled else {}
-        if not self._is_begun(signature, kinds):
-            self._begin(signature, kinds)
-        self.images: Pixels = self._map("images")
-        self.done: Pixels = self._map("done")
-        self.labels: Labels | None = self._map("labels") if labelled else None
-
-    def _is_begun(self, signature: str, kinds: Kinds) -> bool:
-        """Whether there is a partial folder of this plan, with whole arrays."""
-        try:
-            if read_own(self.partial / "plan.json") != signature.encode():
-                return False
-            arrays = {name: self._map(name) for name in kinds}
-        except Exception:  # it is not there, or damaged, where NumPy raises errors of all kinds
-            return False
-        return all((array.shape, array.dtype) == kinds[name] for name, array in arrays.items())
-
-    def _begin(self, signature: str, kinds: Kinds) -> None:
         shutil.rmtree(self.partial, ignore_errors=True)
-        self.partial.mkdir(parents=True)
-        free, needed = shutil.disk_usage(self.partial).free, int(np.prod(kinds["images"][0]))
-        if free < needed:
-            raise InputError(
-                f"{self.path.parent} has {free / 1e9:.1f} GB free and {needed / 1e9:.1f} GB are needed: "
-                "free some, or choose another folder"
-            )
-        for name, (shape, dtype) in kinds.items():
-            path = self.partial / f"{name}.npy"
-            np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
-            system.fill(path)
-        (self.partial / "plan.json").write_text(signature)  # last: its presence means that the arrays are there
+        file = self.partial / "images.npy"
+        with writing(self.path):
+            self.partial.mkdir(parents=True)
+            np.lib.format.open_memmap(file, "w+", np.uint8, (count, size, size, 3)).flush()
+            system.fill(file)
+        self.images: Pixels = mapped(file, "r+")
 
-    def _map(self, name: str) -> Any:
-        return mapped(self.partial / f"{name}.npy", "r+")
-
-    def commit(self) -> Store:
-        """Checksum, write the header and give the folder its final name."""
-        if not self.done.all():
-            raise InputError(f"{self.path} is not complete: {int((self.done == 0).sum())} images are missing")
-        arrays = ("images", "labels") if self.head["labelled"] else ("images",)
-        for name in arrays:
-            getattr(self, name).flush()
-            sync(self.partial / f"{name}.npy")
-        del self.images, self.done, self.labels
-        self.head["sha256"] = {f"{name}.npy": checksum(self.partial / f"{name}.npy") for name in arrays}
-        write_atomically(self.partial / "store.json", json.dumps(sealed(self.head), indent=1))
-        old = self.path.with_name(f".{self.path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if self.path.exists():
-            os.replace(self.path, old)
+    def commit(self, labels: Labels | None, classes: Sequence[str], info: Mapping[str, Any]) -> Store:
+        """Write labels and header, with checksums, and give the folder its final name."""
+        self.images.flush()  # type: ignore[attr-defined]  # a memmap
+        del self.images  # Windows renames no folder with an open file
+        names = ["images.npy"]
+        if labels is not None:
+            np.save(self.partial / "labels.npy", labels.astype(np.int64))
+            names.append("labels.npy")
+        for name in names:
+            sync(self.partial / name)
+        head = {"version": VERSION, "classes": list(classes), "labelled": labels is not None, "info": dict(info)}
+        head["sha256"] = {name: checksum(self.partial / name) for name in names}
+        write_atomically(self.partial / "store.json", json.dumps(sealed(head), indent=1))
+        shutil.rmtree(self.path, ignore_errors=True)  # a damaged one
         os.replace(self.partial, self.path)
         sync(self.path.parent)
-        shutil.rmtree(old, ignore_errors=True)
-        for leftover in ("done.npy", "plan.json"):  # last: until the store has its name, they let its making go on
-            (self.path / leftover).unlink()
         return Store.open(self.path)

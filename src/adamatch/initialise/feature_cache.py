@@ -22,7 +22,6 @@ from adamatch.images.feed import free_host
 from adamatch.images.tasks import Problem, Unlabelled
 from adamatch.networks.frozen import Lower, Upper
 from adamatch.train.execution import Execution
-from adamatch.train.progress import bar_before
 
 BATCH = 8  # images at a time: with more, a CPU spends half of its time on memory
 FULL = 0.7  # part of the free memory that the cache may take
@@ -37,7 +36,7 @@ class FeatureCache:
         self.made = execution.maps
         self.lower = Lower(net.net, net.frozen).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(device)
-        self.bar = bar_before(execution.quiet)
+        self.bar = execution.bar
         weights = b"".join(each.cpu().numpy().tobytes() for each in self.lower.state_dict().values())
         how = recipe.cached_views, recipe.size, recipe.strong, recipe.mirror, run.seed
         self.how = (hashlib.sha256(weights).digest(), *how)
@@ -50,8 +49,7 @@ class FeatureCache:
         missing = [pool for number, pool in enumerate(pools) if self._cached(*pool, number) is None]
         total = sum(max(1, 2 * count) * len(part) for parts, count in missing for part in parts)
         self._check_room(total)
-        with self.bar:
-            self.task = self.bar.add_task("views through the frozen blocks", total=total)
+        with self.bar("views through the frozen blocks", total) as self.advance:
             maps = iter([self._maps(parts, count, number) for number, (parts, count) in enumerate(pools)])
         return replace(
             problem,
@@ -82,7 +80,7 @@ class FeatureCache:
                 x = torch.from_numpy(np.array(part[start : start + BATCH])).to(self.device).permute(0, 3, 1, 2)
                 for place, view in self._views_of(x, count, generator):
                     maps[done : done + len(x), place] = self._through(view).cpu().numpy()
-                    self.bar.advance(self.task, len(x))
+                    self.advance(len(x))
                 done += len(x)
         self.made[self._key(parts, number)] = parts, maps  # parts as well, so that no others get their ids
         return maps

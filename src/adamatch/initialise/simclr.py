@@ -23,7 +23,6 @@ from adamatch.methods import parts
 from adamatch.train import checkpoint
 from adamatch.train.execution import Execution, stop_agreed, stop_signals
 from adamatch.train.optim import decay_weights, optimiser_state
-from adamatch.train.progress import Progress, bar_before
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Captured, Machine
 
@@ -98,9 +97,9 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
     generator = torch.Generator(machine.images).manual_seed(seed)
     step, steps = Contrast(net, machine), max(1, run.recipe.simclr_images // batch)
     facts, checkpoints = {"steps": steps, "batch": batch, "ranks": ranks.count()}, folder.checkpoints / FOLDER
-    progress, start = Progress(run.recipe, quiet=execution.quiet), 0
+    start = 0
 
-    found = ranks.from_first(lambda: checkpoint.load(checkpoints, progress.warn))
+    found = ranks.from_first(lambda: checkpoint.load(checkpoints, execution.warn))
     if found is not None and facts.items() <= found[1].items():
         tensors, start = found[0], int(found[1]["step"])
         step.restore(tensors)
@@ -108,7 +107,7 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
         if len(tensors["generator"]) == len(generator.get_state()):  # else another kind of device's
             generator.set_state(tensors["generator"])
         checkpoint.set_randoms(tensors, machine.device)
-        progress.say(f"resuming from step {start} of {steps} without labels")
+        execution.say(f"resuming from step {start} of {steps} without labels")
 
     def save(done: int) -> None:
         if ranks.rank() == 0:  # all ranks have the same state
@@ -118,13 +117,13 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
             checkpoint.save(checkpoints, done, tensors, facts)
 
     captured, last_saved = Captured(step, machine), time.monotonic()
-    with bar_before(execution.quiet) as bar, stop_signals() as signals:
-        shown = bar.add_task("views of the images, without labels", total=steps, completed=start)
+    with execution.bar("pre-training without labels", steps) as advance, stop_signals() as signals:
+        advance(start)
         for done in range(start + 1, steps + 1):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
             lr = torch.full((), learning_rate((done - 1) / steps), device=machine.images)
             captured(Pair(feed.next()[0], ranks.share(u), lr))
-            bar.update(shown, completed=done)
+            advance(1)
             stop = stop_agreed(signals, done, done == steps)
             if stop or time.monotonic() - last_saved > execution.seconds_per_checkpoint:  # by each rank's own clock
                 save(done)

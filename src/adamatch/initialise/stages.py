@@ -27,7 +27,6 @@ from adamatch.initialise.probe import fit_head
 from adamatch.networks.frozen import Upper
 from adamatch.train import checkpoint, distributed
 from adamatch.train.execution import Execution
-from adamatch.train.progress import bar_before
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 
@@ -79,8 +78,7 @@ def initialise(
             if wanted.fit_head or wanted.propagate:
                 how = {"kept": run.recipe.batch_norm == "kept", "pretrained": wanted.pretrain}
                 starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that was loaded stays
-                with bar_before(execution.quiet) as bar:
-                    bar.add_task("fitting the classifier to the network's features", total=None)
+                with execution.bar("fitting the classifier to the network's features"):
                     mine = first_head(starting, problem.labelled, seen, execution.machine, **how)
                 sure = ranks.from_first(lambda: mine)
             _save(folder, whole, sure)

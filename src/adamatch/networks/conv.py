@@ -1,6 +1,7 @@
 """Convolutions without bias, with kernels where they are faster, and how networks start."""
 
 import math
+from collections.abc import Iterable
 
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
@@ -47,6 +48,38 @@ class Depthwise(Strided):
         if self.fused and on_cpu.trains(x, self.weight):
             return on_cpu.depthwise(x, self.weight, stride, vertical, horizontal)
         return super().forward(x)
+
+
+class Classifier(nn.Module):
+    """A network of `features` and a linear `head`. Images of different `groups` have batch statistics of their own."""
+
+    takes_groups = True
+    head: nn.Linear
+
+    def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """x [N, 3, H, W] -> [N, d]."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
+        """x [N, 3, H, W] -> logits [N, classes]."""
+        logits: Tensor = self.head(self.features(x, groups))
+        return logits
+
+
+def residual(
+    blocks: Iterable[nn.Module],
+    norms: Iterable[nn.Module],
+    x: Tensor,
+    active: Tensor,
+    groups: tuple[int, ...] | None,
+) -> Tensor:
+    """Pre-activation blocks, then the mean over pixels: x is the stream, `active` its normalised activation.
+
+    A block gives a skip and what is added to it; the norm after it takes both.
+    """
+    for block, norm in zip(blocks, norms, strict=True):
+        x, active = norm.add(*block(x, active, groups), groups)  # type: ignore[operator]
+    return active.mean((2, 3))
 
 
 def same_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, groups: int) -> Tensor:

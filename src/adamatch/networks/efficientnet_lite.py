@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv, Depthwise, Strided, initialise
+from adamatch.networks.conv import Classifier, Conv, Depthwise, Strided, initialise
 from adamatch.networks.norm import BatchNorm
 
 Norm = partial(BatchNorm, eps=1e-3, slope=1.0)
@@ -24,13 +24,11 @@ STEM, LAST = 32, 1280
 SHIFT = (127.5 - 127) / 128  # images come as (x - 127.5) / 128, and ImageNet's weights know (x - 127) / 128
 
 
-class EfficientNetLite(nn.Module):
+class EfficientNetLite(Classifier):
     """`width` and `depth` multiply the channels and the blocks of Lite0, but for the first and the last scale's blocks.
 
     Modules are named as in timm's `tf_efficientnet_lite*`, whose weights therefore load by name.
     """
-
-    takes_groups = True
 
     def __init__(self, classes: int, *, width: float = 1.0, depth: float = 1.0, channels: int = 3) -> None:
         super().__init__()
@@ -43,8 +41,7 @@ class EfficientNetLite(nn.Module):
             repeated = count if scale in (0, len(SCALES) - 1) else -int(-count * depth // 1)
             stage = nn.ModuleList()
             for block in range(repeated):
-                make = Separable if wider == 1 else partial(Inverted, wider=wider)
-                stage.append(make(before, after, size=size, stride=stride if block == 0 else 1))
+                stage.append(Block(before, after, size=size, stride=stride if block == 0 else 1, wider=wider))
                 before = after
             self.blocks.append(stage)
         self.conv_head = Conv(before, LAST, 1)
@@ -53,7 +50,6 @@ class EfficientNetLite(nn.Module):
         initialise(self, self.head)
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> [N, 1280]; images of different `groups` are normalised by statistics of their own."""
         return self.above(self.bn1(self.conv_stem(x + SHIFT), groups), groups)
 
     def above(self, x: Tensor, groups: tuple[int, ...] | None, blocks: int = 0) -> Tensor:
@@ -68,45 +64,25 @@ class EfficientNetLite(nn.Module):
         """Its blocks, one after the other."""
         return [block for stage in self.blocks for block in stage]  # type: ignore[attr-defined]  # a ModuleList
 
-    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> logits [N, classes]."""
-        logits: Tensor = self.head(self.features(x, groups))
-        return logits
 
-
-class Separable(nn.Module):
-    """Depthwise, then pointwise: the block of the first scale."""
-
-    def __init__(self, before: int, after: int, *, size: int, stride: int) -> None:
-        super().__init__()
-        self.conv_dw = Depthwise(before, size, stride=stride)
-        self.bn1 = Relu6Norm(before)
-        self.conv_pw = Conv(before, after, 1)
-        self.bn2 = Norm(after)
-
-    def forward(self, x: Tensor, groups: tuple[int, ...] | None) -> Tensor:
-        y: Tensor = self.bn2(self.conv_pw(self.bn1(self.conv_dw(x), groups)), groups)
-        return y
-
-
-class Inverted(nn.Module):
-    """Expand, depthwise, project; with a skip where the shape stays."""
+class Block(nn.Module):
+    """Expand (unless `wider` is 1), depthwise, project, each with its norm; with a skip where the shape stays."""
 
     def __init__(self, before: int, after: int, *, size: int, stride: int, wider: int) -> None:
         super().__init__()
         inside = before * wider
-        self.conv_pw = Conv(before, inside, 1)
-        self.bn1 = Relu6Norm(inside)
-        self.conv_dw = Depthwise(inside, size, stride=stride)
-        self.bn2 = Relu6Norm(inside)
-        self.conv_pwl = Conv(inside, after, 1)
-        self.bn3 = Norm(after)
+        convs: list[nn.Module] = [Conv(before, inside, 1)] if wider > 1 else []
+        convs += [Depthwise(inside, size, stride=stride), Conv(inside, after, 1)]
+        names = ("conv_pw", "conv_dw", "conv_pwl") if wider > 1 else ("conv_dw", "conv_pw")
+        for number, (name, conv) in enumerate(zip(names, convs, strict=True), 1):
+            self.add_module(name, conv)
+            self.add_module(f"bn{number}", Norm(after) if conv is convs[-1] else Relu6Norm(inside))
         self.skips = stride == 1 and before == after
 
     def forward(self, x: Tensor, groups: tuple[int, ...] | None) -> Tensor:
-        y: Tensor = self.bn1(self.conv_pw(x), groups)
-        y = self.bn2(self.conv_dw(y), groups)
-        y = self.bn3(self.conv_pwl(y), groups)
+        y, layers = x, list(self.children())
+        for conv, norm in zip(layers[::2], layers[1::2], strict=True):
+            y = norm(conv(y), groups)
         return x + y if self.skips else y
 
 

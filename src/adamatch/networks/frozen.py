@@ -5,18 +5,16 @@ from torch.nn.functional import hardtanh_
 
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
-from adamatch.networks.conv import same_conv2d
+from adamatch.networks.conv import Classifier, same_conv2d
 from adamatch.networks.efficientnet_lite import SHIFT, EfficientNetLite
 from adamatch.networks.norm import BatchNorm
 
 
-class Upper(nn.Module):
+class Upper(Classifier):
     """The network from the block after the `frozen` ones on: what is trained.
 
     It holds the network whole, so that what is averaged, saved and opened again is the network itself.
     """
-
-    takes_groups = True
 
     def __init__(self, net: nn.Module, frozen: int) -> None:
         super().__init__()
@@ -30,16 +28,12 @@ class Upper(nn.Module):
             part.requires_grad_(False)
 
     @property
-    def head(self) -> nn.Linear:
+    def head(self) -> nn.Linear:  # type: ignore[override]  # that of the whole network
         return self.net.head
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """What the frozen blocks give, [N, C, H, W] -> [N, 1280]."""
         return self.net.above(x, groups, self.frozen)
-
-    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        logits: Tensor = self.head(self.features(x, groups))
-        return logits
 
 
 class Lower(nn.Module):
@@ -47,7 +41,7 @@ class Lower(nn.Module):
 
     def __init__(self, net: EfficientNetLite, frozen: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(Folded(net.conv_stem, net.bn1), *map(Block, net.in_order[:frozen]))
+        self.layers = nn.Sequential(Folded(net.conv_stem, net.bn1), *map(FoldedBlock, net.in_order[:frozen]))
         self.requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,7 +78,7 @@ class Folded(nn.Module):
         return y if self.ceiling is None else hardtanh_(y, 0.0, self.ceiling)
 
 
-class Block(nn.Module):
+class FoldedBlock(nn.Module):
     """A block of an EfficientNet-Lite, whose convolutions and norms take turns."""
 
     def __init__(self, block: nn.Module) -> None:

@@ -6,19 +6,17 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv, initialise
+from adamatch.networks.conv import Classifier, Conv, initialise, residual
 from adamatch.networks.norm import BatchNorm
 
 ReluNorm = partial(BatchNorm, slope=0.0)
 
 
-class ResNetV2(nn.Module):
+class ResNetV2(Classifier):
     """`blocks` bottlenecks at each scale, `width` channels inside those of the first; ResNetV2-101 is 3, 4, 23, 3.
 
     Modules are named as in timm's `resnetv2_*`, whose weights therefore load by name.
     """
-
-    takes_groups = True
 
     def __init__(self, classes: int, *, blocks: Sequence[int], width: int = 64, channels: int = 3) -> None:
         super().__init__()
@@ -39,20 +37,10 @@ class ResNetV2(nn.Module):
         initialise(self, self.head)
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> [N, d]; images of different `groups` are normalised by statistics of their own."""
         x = self.stem(x)
         blocks = [block for stage in self.stages for block in stage["blocks"]]  # type: ignore[index]  # a ModuleDict
-        active = blocks[0].norm1(x, groups)
-        for block, norm in zip(blocks, [*(after.norm1 for after in blocks[1:]), self.norm], strict=True):
-            skip, residual = block(x, active, groups)
-            x, active = norm.add(skip, residual, groups)
-        pooled: Tensor = active.mean((2, 3))
-        return pooled
-
-    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> logits [N, classes]."""
-        logits: Tensor = self.head(self.features(x, groups))
-        return logits
+        norms = [*(after.norm1 for after in blocks[1:]), self.norm]
+        return residual(blocks, norms, x, blocks[0].norm1(x, groups), groups)
 
 
 class Bottleneck(nn.Module):

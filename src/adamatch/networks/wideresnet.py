@@ -4,25 +4,21 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from adamatch.networks.conv import Conv, initialise
+from adamatch.networks.conv import Classifier, Conv, initialise, residual
 from adamatch.networks.norm import BatchNorm
 
 
-class WideResNet(nn.Module):
+class WideResNet(Classifier):
     """`blocks` residual blocks at each of the scales `widths`; half the side at every scale after the first.
 
     WRN-28-2 is widths 32, 64, 128 with 4 blocks each; WRN-34-2 has a fourth scale of 256.
     """
 
-    takes_groups = True
-
     def __init__(self, classes: int, *, widths: Sequence[int], blocks: int, stem: int = 16, channels: int = 3) -> None:
         super().__init__()
         self.stem = Conv(channels, stem, 3)
         self.blocks = nn.ModuleList()
-        self.norms = nn.ModuleList(
-            [BatchNorm(stem)]
-        )  # norms[i] stands before blocks[i], the last one before the pooling
+        self.norms = nn.ModuleList([BatchNorm(stem)])  # norms[i] stands before blocks[i], the last before the pooling
         width = stem
         for scale, wider in enumerate(widths):
             for block in range(blocks):
@@ -34,20 +30,8 @@ class WideResNet(nn.Module):
         initialise(self, self.head)
 
     def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> [N, d]; images of different `groups` are normalised by statistics of their own."""
-        x = self.stem(x)
-        active = self.norms[0](x, groups)
-        x = active  # the first block of all activates before its skip
-        for block, norm in zip(self.blocks, self.norms[1:], strict=True):
-            skip, residual = block(x, active, groups)
-            x, active = norm.add(skip, residual, groups)  # type: ignore[operator]  # norm is a BatchNorm
-        pooled: Tensor = active.mean((2, 3))
-        return pooled
-
-    def forward(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
-        """x [N, 3, H, W] -> logits [N, classes]."""
-        logits: Tensor = self.head(self.features(x, groups))
-        return logits
+        active = self.norms[0](self.stem(x), groups)
+        return residual(self.blocks, self.norms[1:], active, active, groups)  # the first block's skip is activated, too
 
 
 class Block(nn.Module):

@@ -1,4 +1,4 @@
-"""The charts of the page: which there are, and the coordinates of what is in them; the templates draw them."""
+"""The charts of the page as coordinates; the templates draw them."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adamatch.report.image_statistics import FeatureMap, Notes
+from adamatch.report.image_statistics import FeatureMap, ImageStatistics
 from adamatch.report.record import Record
 
 WIDE, HIGH = 400, 120  # of a curve's plane: it is stretched to the width there is
@@ -15,26 +15,26 @@ SIDE, MARGIN = 400, 14  # of the map
 COLOURS = 10  # classes with a colour of their own; the others share one
 BINS = 24
 
-# Keys of metrics.jsonl and of a pool's looks; their titles, and how to read them, are in templates/parts.html.
+# Keys of metrics.jsonl and of a pool's appearance; their titles, and how to read them, are in templates/parts.html.
 CURVES = ("loss_source", "loss_target", "threshold", "mask", "divergence")
 ACCURACIES = ("target", "source")
-LOOKS = {"brightness": "", "contrast": "", "sharpness": "", "size": " px"}
+APPEARANCE = {"brightness": "", "contrast": "", "sharpness": "", "size": " px"}
 
 
 Chart = dict[str, Any]  # what a template needs of one
 
 
 def curves(record: Record) -> list[Chart]:
-    """Of a run, with its twin's where that has them too."""
+    """Of a run and its twin."""
     runs = [("adapted" if record.twin else "this run", "adapted", record)]
     runs += [("twin", "twin", record.twin)] if record.twin else []
     return curves_of(runs)
 
 
 def curves_of(runs: Sequence[tuple[str, str, Record]]) -> list[Chart]:
-    """runs: a name, a look and what was measured."""
+    """runs: a name, a style and what was measured."""
     keys = (*CURVES, *ACCURACIES)
-    found = [curve(key, [(name, look, points(record, key)) for name, look, record in runs]) for key in keys]
+    found = [curve(key, [(name, style, points(record, key)) for name, style, record in runs]) for key in keys]
     return [each for each in found if each is not None]
 
 
@@ -48,7 +48,7 @@ def points(record: Record, key: str) -> list[tuple[float, float]]:
 def curve(key: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float]]]]) -> Chart | None:
     """One plane with some lines; None where there is nothing to draw.
 
-    series: for each line a name, a look (a class of the style sheet) and points (images seen, value). Of the chart,
+    series: for each line a name, a style (a class of the style sheet) and points (images seen, value). Of the chart,
     `ticks` are heights in percent with their values, from above; `told` is for who does not see it.
     """
     series = [each for each in series if each[2]]
@@ -63,12 +63,12 @@ def curve(key: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float
         return f"{x / right * WIDE:.1f} {HIGH - (y - low) / (high - low) * HIGH:.1f}"
 
     lines, told = [], []
-    for name, look, points in series:
+    for name, style, points in series:
         path = "M" + "L".join(place(x, y) for x, y in points)
         if len(points) == 1:
             path += "h.01"  # one evaluation: a dot
         last_value = short(points[-1][1]) + (" %" if percent else "")
-        lines.append({"name": name, "look": look, "path": path, "told": last_value})
+        lines.append({"name": name, "style": style, "path": path, "told": last_value})
         numbers = [y for _, y in points]
         first, last, least, most = (short(y) for y in (numbers[0], numbers[-1], min(numbers), max(numbers)))
         told.append(f"{name} goes from {first} to {last}, between {least} and {most}")
@@ -92,29 +92,31 @@ def scale(low: float, high: float, top: float = math.inf) -> tuple[float, float,
 
 
 def _digits(tick: float) -> int:
-    """Behind the point, as many as the tick has."""
+    """Decimals that the tick needs."""
     return next(count for count in range(9) if abs(round(tick, count) - tick) < 1e-9 or count == 8)
 
 
 def short(value: float) -> str:
-    """As few digits as tell it apart."""
+    """With few digits: small values have more."""
     size = abs(value)
     if size >= 100 or value == round(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.2g}"
 
 
-def histograms(notes: Notes) -> list[Chart]:
-    """How images look, source against target."""
-    if notes.source is None or notes.target is None:
+def histograms(images: ImageStatistics) -> list[Chart]:
+    """Of how the images look, source against target."""
+    if images.source is None or images.target is None:
         return []
-    looks = notes.source.looks, notes.target.looks
-    found = [histogram(key, looks[0].get(key, []), looks[1].get(key, []), unit) for key, unit in LOOKS.items()]
+    measured = images.source.appearance, images.target.appearance
+    found = [
+        histogram(key, measured[0].get(key, []), measured[1].get(key, []), unit) for key, unit in APPEARANCE.items()
+    ]
     return [each for each in found if each is not None]
 
 
 def histogram(key: str, source: Sequence[float], target: Sequence[float], unit: str) -> Chart | None:
-    """Two outlines over the same values; each is the share of its own images."""
+    """Two histograms over the same range, as shares of the images."""
     if not source or not target:
         return None
     both = (*source, *target)
@@ -137,26 +139,26 @@ def _outline(heights: NDArray[np.float64]) -> str:
 
 
 def feature_map(found: FeatureMap, classes: Sequence[str]) -> Chart:
-    """Two planes with the same coordinates: dots by class in the one's images, and the other's behind them in grey."""
+    """Two planes with the same coordinates: one domain coloured by class, and the other behind it in grey."""
     both = np.concatenate([found.source, found.target])
-    apart = 0 if found.how == "t-SNE" else 0.5  # a few far points would press all others together
+    apart = 0 if found.how == "t-SNE" else 0.5  # a few outliers would press all others together
     low, high = np.percentile(both, apart, axis=0), np.percentile(both, 100 - apart, axis=0)
     span = float(max(*(high - low), 1e-6))
     source, target = (_placed(each, (low + high) / 2, span) for each in (found.source, found.target))
     counts = np.bincount(np.concatenate([found.source_classes, found.target_classes]), minlength=len(classes))
     order = [int(each) for each in np.argsort(-counts, kind="stable") if counts[each]]
     coloured = sorted(order[:COLOURS])
-    looks = {number: f"c{i}" for i, number in enumerate(coloured)}
+    styles = {number: f"c{i}" for i, number in enumerate(coloured)}
     planes = []
     for name, mine, other, labels in (
         ("source", source, target, found.source_classes),
         ("target", target, source, found.target_classes),
     ):
         of_class = {number: mine[labels == number] for number in (*order[COLOURS:], *coloured)}
-        dots = [(looks.get(number, "rest"), _dots(each)) for number, each in of_class.items() if len(each)]
+        dots = [(styles.get(number, "rest"), _dots(each)) for number, each in of_class.items() if len(each)]
         names = [(classes[number], *_middle(of_class[number])) for number in coloured if len(of_class[number]) > 2]
         planes.append({"name": name, "behind": _dots(other), "dots": dots, "names": names})
-    key = [(looks[number], classes[number]) for number in coloured]
+    key = [(styles[number], classes[number]) for number in coloured]
     return {"planes": planes, "key": key, "rest": len(order) - len(coloured), "how": found.how}
 
 

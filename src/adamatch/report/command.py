@@ -13,7 +13,7 @@ from adamatch.report.record import Record
 
 
 def command(record: Record, given: Mapping[str, str | None]) -> str:
-    """For a shell, or for Python where the command line has no words for it; empty for an unknown benchmark."""
+    """A shell command, or Python where the command line has no such option; empty for an unknown benchmark."""
     run, out = record.run, f"{record.path.name}-again"
     if run.benchmark == OWN:
         return _fit(run, given, out)
@@ -21,45 +21,45 @@ def command(record: Record, given: Mapping[str, str | None]) -> str:
 
 
 def _fit(run: Run, given: Mapping[str, str | None], out: str) -> str:
-    own = "(" in run.recipe.network  # a module of one's own is named with a digest of its shapes
+    own = "(" in run.recipe.network  # a user's module: its name has a digest of its shapes
     paths = {"source": None, "target": None} | dict(given)
-    said: dict[str, Any] = {"labels_per_class": run.labels or None, "method": run.method}
-    said |= {each.name: getattr(run.recipe, each.name) for each in settings_of(Recipe, "fit")}
+    options: dict[str, Any] = {"labels_per_class": run.labels or None, "method": run.method}
+    options |= {each.name: getattr(run.recipe, each.name) for each in settings_of(Recipe, "fit")}
     if (
         run.recipe.cached_views != Recipe.cached_views
     ):  # chosen on a CPU together with frozen blocks: there is no option for it
-        said |= {"frozen": None, "device": "cpu"}
-    said |= {"weights": None if own else run.weights or "none", "seed": run.seed, "out": out}
+        options |= {"frozen": None, "device": "cpu"}
+    options |= {"weights": None if own else run.weights or "none", "seed": run.seed, "out": out}
     if not own and not run.options and None not in paths.values():
-        return _shell("fit", paths | said)
-    # What is no path stands under the name of its argument.
+        return _shell("fit", paths | options)
+    # Arrays and modules appear under the name of their argument.
     names = {name for name, path in paths.items() if path is None} | ({"network"} if own else set())
-    code = paths | said | {"options": run.options or None} | dict.fromkeys(names, "")
+    code = paths | options | {"options": run.options or None} | dict.fromkeys(names, "")
     told = [f"{name}={name if name in names else repr(value)}" for name, value in code.items() if value is not None]
     return f"adamatch.fit({', '.join(told)})"
 
 
 def _train(run: Run, out: str) -> str:
     names = ("benchmark", "task", "source", "target", "labels", "method", "seed", "budget", "weights")
-    said = {name: getattr(run, name) for name in names}
-    said = {name: value for name, value in said.items() if value not in ("", 0, "paper") or name == "seed"}
+    options = {name: getattr(run, name) for name in names}
+    options = {name: value for name, value in options.items() if value not in ("", 0, "paper") or name == "seed"}
     protocol = PRETRAINED if run.weights else {}
     usual = recipe(run.benchmark, run.budget, run.task, **protocol)
     ours, default = asdict(run.recipe), asdict(Run(task=run.task, labels=int(run.labels == 1), recipe=usual).recipe)
     changed = {name: value for name, value in ours.items() if value != default[name]}
     if changed.keys() <= {each.name for each in settings_of(Recipe, "train")}:
-        options = {f"option {name}": value for name, value in run.options.items()}
-        return _shell("train", said | changed | options | {"out": out})
-    said |= {"options": run.options} if run.options else {}
-    arguments = ", ".join(f"{name}={value!r}" for name, value in said.items())
+        of_method = {f"option {name}": value for name, value in run.options.items()}
+        return _shell("train", options | changed | of_method | {"out": out})
+    options |= {"options": run.options} if run.options else {}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     changes = "".join(f", {name}={value!r}" for name, value in changed.items())
     made = f"recipe({run.benchmark!r}, {run.budget!r}, {run.task!r}{changes})"
     return f"adamatch.train(Run({arguments}, recipe={made}), out={out!r})"
 
 
-def _shell(name: str, said: Mapping[str, Any]) -> str:
+def _shell(name: str, options: Mapping[str, Any]) -> str:
     words = ["adamatch", name]
-    for key, value in said.items():
+    for key, value in options.items():
         option = key.replace("_", "-")
         if key.startswith("option "):
             words += ["--option", f"{key[7:]}={_text(value)}"]

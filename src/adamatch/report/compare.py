@@ -1,4 +1,4 @@
-"""Several runs side by side: one page with what tells them apart."""
+"""Several runs side by side on one page: verdicts, curves, classes, images they disagree on, settings."""
 
 import os
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ import numpy as np
 from adamatch.report import page
 from adamatch.report import record as recorded
 from adamatch.report.charts import curves_of
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool, thumbnails
 from adamatch.report.record import Record, target_of
-from adamatch.report.sections import Answers, answers, duration, most, percentages, settings, title, verdict
+from adamatch.report.sections import Predicted, most, percentages, predicted, settings, title, training_time, verdict
 from adamatch.verdict import eval_outputs
 
 COLOURS = 10
@@ -23,15 +23,15 @@ PICTURES = 24  # images that the runs disagree on
 def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = None) -> Path:
     """Make the page `to`; `data` is where prepared sets lie."""
     records = [recorded.read(folder) for folder in folders]
-    notes = [page.notes_of(record, data=data) for record in records]
+    images = [page.statistics_of(record, data=data) for record in records]
     names = _names([record.path for record in records])
-    looks = [f"c{i % COLOURS}" for i in range(len(records))]
-    found = [answers(record, note) for record, note in zip(records, notes, strict=True)]
-    target = notes[0].target if _same_images(records) else None
+    styles = [f"c{i % COLOURS}" for i in range(len(records))]
+    found = [predicted(record, each) for record, each in zip(records, images, strict=True)]
+    target = images[0].target if _same_images(records) else None
     context: dict[str, Any] = {
-        "names": list(zip(names, looks, strict=True)),
-        "rows": [_row(record, name, look, to) for record, name, look in zip(records, names, looks, strict=True)],
-        "curves": curves_of(list(zip(names, looks, records, strict=True))),
+        "names": list(zip(names, styles, strict=True)),
+        "rows": [_row(record, name, style, to) for record, name, style in zip(records, names, styles, strict=True)],
+        "curves": curves_of(list(zip(names, styles, records, strict=True))),
         "shares": _shares(records) if len({record.classes for record in records}) == 1 else [],
         "disagree": _disagree([each for each in found if each], names, records[0].classes, target) if target else [],
         "same": target is not None,
@@ -43,7 +43,7 @@ def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = 
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
+    """The shortest ends of the paths that differ."""
     parts = [path.absolute().parts for path in paths]
     names: list[str] = []
     for length in range(1, max(map(len, parts)) + 1):
@@ -53,46 +53,48 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [f"{name} ({i + 1})" for i, name in enumerate(names)]  # the same folder twice
 
 
-def _row(record: Record, name: str, look: str, to: Path) -> dict[str, Any]:
+def _row(record: Record, name: str, style: str, to: Path) -> dict[str, Any]:
     own = record.path / page.NAME
     return {
         "name": name,
-        "look": look,
+        "style": style,
         "title": title(record),
         "page": Path(os.path.relpath(own, to.parent)).as_posix() if own.is_file() else "",
-        "verdict": verdict(record, answers(record, Notes())),
+        "verdict": verdict(record, predicted(record, ImageStatistics())),
         "source": record.result.get("source_accuracy"),
         "mask": record.rows[-1].get("mask") if record.rows else None,
         "warnings": len(record.warnings),
-        "time": duration(record),
+        "time": training_time(record),
     }
 
 
 def _shares(records: Sequence[Record]) -> list[tuple[str, list[float | None]]]:
-    """Class by class, the part of the answers of each run in percent."""
+    """For each class, its share of each run's predictions in percent."""
     classes = records[0].classes
-    columns = [percentages(each.said["target"].argmax(1), len(classes)) if each.said else None for each in records]
+    columns = [
+        percentages(each.outputs["target"].argmax(1), len(classes)) if each.outputs else None for each in records
+    ]
     known = [each for each in columns if each is not None]
     listed = most(np.max(known, axis=0)) if known else []
     return [(classes[i], [None if each is None else float(each[i]) for each in columns]) for i in listed]
 
 
 def _same_images(records: Sequence[Record]) -> bool:
-    """Whether all have looked at the same target images: own images are known by a digest, others by their names.
+    """Whether all have the same target images: own images are identified by a digest, others by their names.
 
     Where labels are of the target itself, seeds hold out others.
     """
     wanted = {(target_of(each.run), each.classes, eval_outputs.facts(each.path).images) for each in records}
-    shapes = {record.said["target"].shape if record.said else () for record in records}
+    shapes = {record.outputs["target"].shape if record.outputs else () for record in records}
     return len(wanted) == 1 and len(shapes) == 1 and () not in shapes
 
 
 def _disagree(
-    found: Sequence[Answers], names: Sequence[str], classes: Sequence[str], target: Pool
+    found: Sequence[Predicted], names: Sequence[str], classes: Sequence[str], target: Pool
 ) -> list[dict[str, Any]]:
-    """Images with the most different answers, and of these the ones that runs are surest of."""
+    """Images with the most different predictions, the most confident first."""
     votes = np.stack([each.classes for each in found])
-    sure = np.mean([each.sure for each in found], axis=0)
+    sure = np.mean([each.confidence for each in found], axis=0)
     kinds = np.array([len(set(column.tolist())) for column in votes.T])
     order = [int(i) for i in np.lexsort((-sure, -kinds)) if kinds[i] > 1][:PICTURES]
     rows = [int(found[0].rows[i]) for i in order]
@@ -100,13 +102,13 @@ def _disagree(
     made = []
     for i, row in zip(order, rows, strict=True):
         if row in pictures:
-            said = [(name, classes[vote]) for name, vote in zip(names, votes[:, i], strict=True)]
-            made.append({"picture": pictures[row], "said": said, "name": target.name(row)})
+            predictions = [(name, classes[vote]) for name, vote in zip(names, votes[:, i], strict=True)]
+            made.append({"picture": pictures[row], "predicted": predictions, "name": target.name(row)})
     return made
 
 
 def _settings(records: Sequence[Record]) -> list[tuple[str, list[str], bool]]:
-    """A row for each setting, and whether it differs; those that do stand first."""
+    """(setting, values, whether they differ), those that differ first."""
     flat = [dict(row for _, rows in settings(record) for row in rows) for record in records]
     names = dict.fromkeys(name for each in flat for name in each)
     rows = [(name, [each.get(name, "\u2013") for each in flat]) for name in names]

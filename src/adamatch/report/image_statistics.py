@@ -1,17 +1,15 @@
-"""What the page needs to know of the images and the network, written at the end of `fit`: images.json and map.npz."""
+"""Statistics of the images, and the map of features: saved by `fit` in images.json and map.npz for the report."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from adamatch.augment.views import normalise
 from adamatch.base import manifest
 from adamatch.base.files import read_checked, read_sealed, sealed, write_atomically, write_whole
 from adamatch.base.regular_files import arrays_in
@@ -19,9 +17,9 @@ from adamatch.evaluate import predict, score
 from adamatch.images.store import Labels, Pixels
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
+from adamatch.initialise import embed
 from adamatch.report.pool import Pool, spread
 from adamatch.report.record import NOT_JSON
-from adamatch.train.speed import Machine
 from adamatch.verdict.eval_outputs import save_arrays
 
 VERSION = 1
@@ -29,35 +27,15 @@ IMAGES, MAP = "images.json", "map.npz"
 NO_PICTURES = "There are no pictures: images.json is not in the folder. `fit` writes it when it ends."
 NO_FEATURES = "There is no map: the network has no features(x) that gives a vector for each image."
 MOST = 500  # images of each kind: the map of more takes longer, and shows no more
-BATCH, BATCH_ON_CPU = 128, 8
 NEIGHBOURS = 30  # of t-SNE
-FEWEST = 4 * NEIGHBOURS  # images for which t-SNE says more than the two main directions
-MAIN = 50  # directions that t-SNE starts from
+FEWEST = 4 * NEIGHBOURS  # images from which on t-SNE shows more than two principal components
+MAIN = 50  # principal components that t-SNE starts from
 
 Points = NDArray[np.float32]
 
 
-class Trained(Protocol):
-    """What reports need of a model (`adamatch.model.Model`)."""
-
-    @property
-    def net(self) -> nn.Module: ...
-
-    @property
-    def machine(self) -> Machine: ...
-
-    @property
-    def classes(self) -> tuple[str, ...]: ...
-
-    @property
-    def history(self) -> dict[str, Any]: ...
-
-    @property
-    def folder(self) -> Path | None: ...
-
-
 class FeatureMap(NamedTuple):
-    """Points [n, 2] in one plane, with a class each: the label in the source, the answer in the target."""
+    """Points [n, 2] in one plane, with a class each: the label in the source, the prediction in the target."""
 
     source: Points
     source_classes: Labels
@@ -67,19 +45,19 @@ class FeatureMap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Notes:
-    """`given` is what was handed to `fit`, by its argument; None for what is no path."""
+class ImageStatistics:
+    """`given`: the paths that `fit` was called with, by argument; None for arrays and datasets."""
 
     source: Pool | None = None
     target: Pool | None = None
-    confusion: NDArray[np.int64] | None = None  # of the labelled target images: [class, answer]
+    confusion: NDArray[np.int64] | None = None  # of the labelled target images: [class, prediction]
     map: FeatureMap | None = None
     given: Mapping[str, str | None] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
 
-def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Notes:
-    """Of somebody's own images, at the end of `fit`."""
+def of_own(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any]) -> ImageStatistics:
+    """Of the user's images, at the end of `fit`."""
     whole = data.seen["source"]
     assert whole.labels is not None
     files, white = list(whole.info.get("files", ())), whole.info.get("white", 0)
@@ -96,25 +74,25 @@ def of_own(model: Trained, problem: Problem, data: UserData, given: Mapping[str,
     return replace(_with_model(source, target, model, problem), given=paths)
 
 
-def of_problem(problem: Problem, model: Trained | None) -> Notes:
-    """Of a benchmark's images; there is no model while it is trained."""
+def of_problem(problem: Problem, model: Any) -> ImageStatistics:
+    """Of a benchmark's images; `model` is None during training."""
     first = problem.labelled[0]
     labels = tuple(first.labels.tolist()) if first.labels.ndim == 1 else ()
     source, target = Pool.of(first.parts, labels=labels), Pool.of(problem.unlabelled.plain)
     if model is None:
-        return Notes(source, target, missing=("There is no map: the model is not saved yet.",))
+        return ImageStatistics(source, target, missing=("There is no map: the model is not saved yet.",))
     return _with_model(source, target, model, problem)
 
 
-def _with_model(source: Pool, target: Pool, model: Trained, problem: Problem) -> Notes:
-    """With what needs the network: mistakes on labelled target images, and the map."""
+def _with_model(source: Pool, target: Pool, model: Any, problem: Problem) -> ImageStatistics:
+    """With the confusion matrix of labelled target images and the map, which need the network."""
     test = problem.tests.get("target")
     confusion = None if test is None else score(predict(model.net, test.images, model.machine), test).confusion
     found = feature_map(model, source, target) if source.labels else None
-    return Notes(source, target, confusion, found, missing=() if found else (NO_FEATURES,))
+    return ImageStatistics(source, target, confusion, found, missing=() if found else (NO_FEATURES,))
 
 
-def save(notes: Notes, folder: Path) -> None:
+def save(notes: ImageStatistics, folder: Path) -> None:
     facts = {
         "version": VERSION,
         "given": notes.given,
@@ -130,16 +108,16 @@ def save(notes: Notes, folder: Path) -> None:
         write_whole(folder / MAP, lambda part: save_arrays(part, **drawn._asdict() | points))
 
 
-def load(folder: Path) -> Notes:
-    """What `save` wrote; whatever is not there or cannot be read is said to be missing."""
+def load(folder: Path) -> ImageStatistics:
+    """What `save` wrote; `missing` names what is not there or cannot be read."""
     try:
         facts = read_sealed(folder / IMAGES)
     except FileNotFoundError:
-        return Notes(missing=(NO_PICTURES,))
+        return ImageStatistics(missing=(NO_PICTURES,))
     except NOT_JSON:
         facts = {"version": None}
     if facts["version"] != VERSION:
-        return Notes(missing=("There are no pictures: images.json is damaged, or from another version.",))
+        return ImageStatistics(missing=("There are no pictures: images.json is damaged, or from another version.",))
     source, target = (Pool.from_json(facts[name]) if facts[name] else None for name in ("source", "target"))
     confusion = None if facts["confusion"] is None else np.array(facts["confusion"], np.int64)
     missing, drawn = tuple(facts["missing"]), None
@@ -149,11 +127,11 @@ def load(folder: Path) -> Notes:
         drawn = FeatureMap(**(arrays | points | {"how": str(arrays["how"])}))
     except Exception:  # whatever NumPy and zipfile raise on a damaged one
         missing = missing or ("There is no map: map.npz is not in the folder, or damaged.",)
-    return Notes(source, target, confusion, drawn, facts["given"], missing)
+    return ImageStatistics(source, target, confusion, drawn, facts["given"], missing)
 
 
-def feature_map(model: Trained, source: Pool, target: Pool) -> FeatureMap | None:
-    """None where the network has no `features(x)`, or such as gives no vector for each image."""
+def feature_map(model: Any, source: Pool, target: Pool) -> FeatureMap | None:
+    """None where the network has no `features(x)` that gives a vector for each image."""
     rows = [spread(pool.count, MOST) for pool in (source, target)]
     images = [np.stack([pool.pixels(row) for row in mine]) for pool, mine in zip((source, target), rows, strict=True)]
     found = [_features(model, each) for each in images]
@@ -161,31 +139,24 @@ def feature_map(model: Trained, source: Pool, target: Pool) -> FeatureMap | None
         return None
     points, how = _plane(np.concatenate([found[0], found[1]]))
     labels = np.array([source.labels[row] for row in rows[0]], np.int64)
-    answers = predict(model.net, images[1], model.machine).argmax(1)
-    return FeatureMap(points[: len(labels)], labels, points[len(labels) :], answers, how)
+    predicted = predict(model.net, images[1], model.machine).argmax(1)
+    return FeatureMap(points[: len(labels)], labels, points[len(labels) :], predicted, how)
 
 
-@torch.inference_mode()
-def _features(model: Trained, images: Pixels) -> NDArray[np.float32] | None:
+def _features(model: Any, images: Pixels) -> NDArray[np.float32] | None:
     """[n, d]"""
     features = getattr(model.net, "features", None)
     if not callable(features) or isinstance(features, nn.Module):  # torchvision's are layers before the pooling
         return None
-    rows = []
     try:
-        batch = BATCH if model.machine.device.type == "cuda" else BATCH_ON_CPU
-        for start in range(0, len(images), batch):
-            x = torch.from_numpy(images[start : start + batch]).to(model.machine.device)
-            with model.machine.autocast():
-                rows.append(features(normalise(x.permute(0, 3, 1, 2))).float().flatten(1).cpu())
-        found: NDArray[np.float32] = torch.cat(rows).numpy()
-    except Exception:  # whatever somebody else's module may raise: the page does without a map
+        found: NDArray[np.float32] = embed.features(model.net, (images,), model.machine).flatten(1).cpu().numpy()
+    except Exception:  # whatever a user's module may raise: the page does without a map
         return None
     return found if np.isfinite(found).all() else None
 
 
 def _plane(features: NDArray[np.float32]) -> tuple[Points, str]:
-    """[n, d] -> [n, 2], and how: t-SNE of the main directions, or with few images the two main directions alone."""
+    """[n, d] -> [n, 2], and the method: t-SNE of the principal components, or of few images the first two of these."""
     centred = features - features.mean(0)
     if len(features) < FEWEST:
         return _main(centred, 2), "PCA"
@@ -196,7 +167,7 @@ def _plane(features: NDArray[np.float32]) -> tuple[Points, str]:
 
 
 def _main(centred: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """The coordinates along the main directions; zeros where there are fewer."""
+    """Coordinates along the first principal components; zeros where there are fewer."""
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     found = centred @ directions[:count].T
     return np.pad(found, ((0, 0), (0, count - found.shape[1]))).astype(np.float32)

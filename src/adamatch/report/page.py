@@ -2,11 +2,11 @@
 
 import os
 import shlex
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -14,19 +14,18 @@ from markupsafe import Markup
 import adamatch
 from adamatch.base import ranks
 from adamatch.base.console import say
-from adamatch.base.errors import InputError
+from adamatch.base.errors import JOINERS, UNPRINTABLE, InputError
 from adamatch.base.files import destination, disk_reason, write_whole, writing
 from adamatch.base.regular_files import opened
 from adamatch.config.run import OWN
 from adamatch.datasets import benchmarks
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
-from adamatch.report import image_statistics as noted
+from adamatch.report import image_statistics, sections
 from adamatch.report import record as recorded
-from adamatch.report import sections
 from adamatch.report.charts import curves, feature_map, histograms
 from adamatch.report.command import command
-from adamatch.report.image_statistics import Notes, Trained
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import thumbnails
 from adamatch.report.record import Record
 from adamatch.verdict.verdict import FILE as JUDGED
@@ -36,10 +35,9 @@ LARGEST = 5_000_000  # bytes of a page
 PICTURES = 700  # about so many fit
 STRIP = 8  # pictures of a kind, of each class
 WARNED = 8  # pictures of a warning
-# Signs that turn the text around them.
-TURNING = {0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+KEPT = JOINERS + "\n\t"  # of the characters that do not print
 
-Load = Callable[[Path], Trained]  # opens the model in a run's folder
+Load = Callable[[Path], Any]  # opens the model in a run's folder: `adamatch.load`
 
 
 def write(
@@ -49,14 +47,14 @@ def write(
     to: str | Path | None = None,
     twin: str | Path | None = None,
     data: str | Path | None = None,
-    notes: Notes | None = None,
+    images: ImageStatistics | None = None,
 ) -> Path:
     """Make the page of the run in `folder`: report.html in it, or `to`.
 
     load: opens the model of a benchmark's run; twin, data: where its twin and prepared sets lie.
     """
     record = recorded.read(folder, twin)
-    return save(Path(to) if to else record.path / NAME, render(record, notes or notes_of(record, load, data)))
+    return save(Path(to) if to else record.path / NAME, render(record, images or statistics_of(record, load, data)))
 
 
 def is_older(folder: Path) -> bool:
@@ -82,45 +80,44 @@ def _command(folder: Path) -> str:
     return f"`adamatch report {shlex.quote(str(folder))}`"
 
 
-def finish(model: Trained, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
-    """At the end of `fit`: note what is known of its images, and make the page."""
-    notes, folder = noted.of_own(model, problem, data, given), model.folder
-    assert folder is not None
+def finish(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
+    """At the end of `fit`: save the statistics of its images, and make the page."""
+    images, folder = image_statistics.of_own(model, problem, data, given), model.folder
     try:
-        noted.save(notes, folder)
-        return write(folder, notes=notes)
+        image_statistics.save(images, folder)
+        return write(folder, images=images)
     except (OSError, InputError) as error:
         why = f"the model is in {folder}, but its page cannot be written ({disk_reason(error)})"
         raise InputError(f"{why}: see to it, then {_command(folder)}") from None
 
 
-def notes_of(record: Record, load: Load | None = None, data: str | Path | None = None) -> Notes:
-    """What is known of a run's images: written by `fit`, or from the benchmark's stores if they are here."""
+def statistics_of(record: Record, load: Load | None = None, data: str | Path | None = None) -> ImageStatistics:
+    """Statistics of a run's images: saved by `fit`, or from the benchmark's stores if they are here."""
     run, root = record.run, Path(data) if data else None
     if run.benchmark == OWN:
-        return noted.load(record.path)
+        return image_statistics.load(record.path)
     try:
         what: dict[str, Any] = {name: getattr(run, name) for name in ("task", "source", "target", "labels", "seed")}
         problem = benchmarks.problem(run.benchmark, root=root, **what)
-        return noted.of_problem(problem, load(record.path) if load and record.result else None)
+        return image_statistics.of_problem(problem, load(record.path) if load and record.result else None)
     except InputError as error:
-        return Notes(missing=(f"There are no pictures: {error}.",))
+        return ImageStatistics(missing=(f"There are no pictures: {error}.",))
 
 
-def render(record: Record, notes: Notes) -> str:
+def render(record: Record, images: ImageStatistics) -> str:
     """Fewer pictures where the page would become too large."""
-    found = sections.answers(record, notes)
+    found = sections.predicted(record, images)
     many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
     text = ""
     for each in dict.fromkeys((many, min(many, 4), min(many, 2), 1, 0)):
-        text = str(template("page.html").render(_context(record, notes, found, each)))
+        text = str(template("page.html").render(_context(record, images, found, each)))
         if len(text.encode()) <= LARGEST:
             break
     return text
 
 
 def save(path: Path, text: str) -> Path:
-    """Nothing but a page of this package is replaced."""
+    """Write a page; only a page of this package is overwritten."""
     end = destination(path)
     with writing(path):
         if os.path.exists(end) and b'name="generator" content="adamatch' not in _head(end):
@@ -135,7 +132,7 @@ def _head(page: Path) -> bytes:
 
 
 def template(name: str) -> Any:
-    """Every value is escaped as text; there is no way around it in the templates."""
+    """A template in which every value is escaped as text."""
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "finalize": plain}
     made = Environment(loader=PackageLoader("adamatch.report"), autoescape=True, undefined=StrictUndefined, **layout)
     made.globals["version"] = adamatch.__version__
@@ -143,30 +140,26 @@ def template(name: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Text that can stand anywhere: no control signs, no halves of signs, nothing that turns what follows."""
+    """Text without control characters, lone surrogates, or marks that reverse what follows."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return "".join("\ufffd" if _disturbs(sign) else sign for sign in value)
+    return "".join("\ufffd" if category(c) in UNPRINTABLE and c not in KEPT else c for c in value)
 
 
-def _disturbs(sign: str) -> bool:
-    return ord(sign) in TURNING or (unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\t")
-
-
-def _context(record: Record, notes: Notes, found: sections.Answers | None, each: int) -> dict[str, Any]:
+def _context(record: Record, images: ImageStatistics, found: sections.Predicted | None, each: int) -> dict[str, Any]:
     """All that the template shows; `each` pictures of a kind, of each class."""
-    strips = sections.galleries(found, notes.target, record.classes, each) if found and notes.target and each else []
-    warned = [warning | _shown(warning, notes) for warning in record.warnings]
+    strips = sections.galleries(found, images.target, record.classes, each) if found and images.target and each else []
+    warned = [warning | _shown(warning, images) for warning in record.warnings]
     wanted = [picture.row for gallery in strips for strip in gallery["strips"].values() for picture in strip]
     wanted += [picture.row for warning in warned for picture in warning["pictures"]]
-    pictures = thumbnails(notes.target, wanted)
-    shares = sections.shares(found, notes, record)
+    pictures = thumbnails(images.target, wanted)
+    shares = sections.shares(found, images, record)
     largest = max((value for row in shares for value in row.values() if isinstance(value, float)), default=0.0)
-    missing = [*record.missing, *notes.missing]
+    missing = [*record.missing, *images.missing]
     missing += [f"The twin: {line}" for line in record.twin.missing] if record.twin else []
     return {
         "title": sections.title(record),
-        "facts": sections.facts(record, notes),
+        "facts": sections.facts(record, images),
         "record": record,
         "verdict": sections.verdict(record, found),
         "warnings": warned,
@@ -176,25 +169,25 @@ def _context(record: Record, notes: Notes, found: sections.Answers | None, each:
         "largest": largest or 1.0,
         "galleries": strips,
         "pictures": pictures,
-        "labelled": thumbnails(notes.source, [picture.row for each in warned for picture in each["labelled"]]),
+        "labelled": thumbnails(images.source, [picture.row for each in warned for picture in each["labelled"]]),
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
-        "confusions": sections.confusions(record, notes),
+        "confusions": sections.confusions(record, images),
         "curves": curves(record),
-        "map": feature_map(notes.map, record.classes) if notes.map is not None and record.classes else None,
-        "looks": histograms(notes),
+        "map": feature_map(images.map, record.classes) if images.map is not None and record.classes else None,
+        "histograms": histograms(images),
         "settings": sections.settings(record),
-        "command": command(record, notes.given),
+        "command": command(record, images.given),
         "missing": missing,
     }
 
 
-def _shown(warning: Mapping[str, Any], notes: Notes) -> dict[str, list[sections.Picture]]:
+def _shown(warning: Mapping[str, Any], images: ImageStatistics) -> dict[str, list[sections.Picture]]:
     """The target images that show what is warned of, and the labelled ones beside them."""
     labelled = warning["pairs"][:WARNED]
-    if notes.source is not None and notes.source.trained:  # pairs count the images that are trained on
-        labelled = [notes.source.trained[row] for row in labelled if row < len(notes.source.trained)]
-    pools = (("pictures", notes.target, warning["rows"][:WARNED]), ("labelled", notes.source, labelled))
+    if images.source is not None and images.source.trained:  # pairs count the images that are trained on
+        labelled = [images.source.trained[row] for row in labelled if row < len(images.source.trained)]
+    pools = (("pictures", images.target, warning["rows"][:WARNED]), ("labelled", images.source, labelled))
     return {
         name: [sections.Picture(row, "", pool.name(row)) for row in rows if row < pool.count]
         if pool is not None

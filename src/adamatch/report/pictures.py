@@ -1,4 +1,4 @@
-"""Pictures of the demonstration: what training sees, and what each model says."""
+"""Pictures of the demonstration: augmented images, and predictions of both models."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,29 +39,29 @@ def views(source: Store, target: Store, recipe: Recipe, path: Path, columns: int
         for axis in line[len(images) :]:
             axis.set_axis_off()
         line[0].set_ylabel(name, fontsize=11, rotation=0, ha="right", va="center")
-    figure.suptitle("What training sees: images, their weak and their strong views", fontsize=12, y=0.94)
+    figure.suptitle("Images with weak and strong augmentation, as in training", fontsize=12, y=0.94)
     return _save(figure, path)
 
 
-def predictions(said: Mapping[str, NDArray[np.float32]], test: Store, path: Path, columns: int = 12) -> Path:
-    """Test images with what each model says (probabilities [n, k]): some taken evenly, some that they disagree on."""
+def predictions(probabilities: Mapping[str, NDArray[np.float32]], test: Store, path: Path, columns: int = 12) -> Path:
+    """Test images with each model's predictions (probabilities [n, k]): an even sample, and some they disagree on."""
     assert test.labels is not None
-    answers = np.stack([each.argmax(1) for each in said.values()])
-    disagree = np.flatnonzero((answers != answers[0]).any(0))
+    predicted = np.stack([each.argmax(1) for each in probabilities.values()])
+    disagree = np.flatnonzero((predicted != predicted[0]).any(0))
     blocks = [("images taken evenly", np.linspace(0, len(test) - 1, columns).astype(int))]
     if len(disagree) >= columns:
         blocks.append(("images on which they disagree", disagree[:columns]))
-    lines = [(title, rows, *each) for title, rows in blocks for each in said.items()]
+    lines = [(title, rows, *each) for title, rows in blocks for each in probabilities.items()]
     figure, axes = plt.subplots(len(lines), columns, figsize=(columns, len(lines) * 1.4), squeeze=False)
-    for line, (title, rows, name, probabilities) in zip(axes, lines, strict=True):
+    for line, (title, rows, name, of_model) in zip(axes, lines, strict=True):
         for axis, row in zip(line, rows, strict=True):
-            guess = int(probabilities[row].argmax())
+            guess = int(of_model[row].argmax())
             _show(axis, test.images[row])
             color = RIGHT if guess == test.labels[row] else WRONG
-            text = f"{test.classes[guess]}  {probabilities[row].max():.0%}"
+            text = f"{test.classes[guess]}  {of_model[row].max():.0%}"
             axis.set_title(text, fontsize=9, color=color, pad=2)
         line[0].set_ylabel(f"{name.replace('_', ' ')}\n({title})", fontsize=8, rotation=0, ha="right", va="center")
-    figure.suptitle("What each model says (green: right, red: wrong)", fontsize=12, y=0.96)
+    figure.suptitle("Predictions of each model (green: right, red: wrong)", fontsize=12, y=0.96)
     return _save(figure, path)
 
 

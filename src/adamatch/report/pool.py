@@ -1,4 +1,4 @@
-"""The images of a source or a target as the page needs them: names, labels, looks, and small pictures."""
+"""The images of a source or a target as the page shows them: names, labels, appearance, and thumbnails."""
 
 import base64
 import io
@@ -18,18 +18,18 @@ from adamatch.base.errors import InputError
 from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
 from adamatch.images.store import Pixels
 
-MEASURED = 400  # images of each kind whose looks are measured
+MEASURED = 400  # images of each kind whose appearance is measured
 LUMA = np.array([0.299, 0.587, 0.114], np.float32) / 255
 SIDE = 96  # pixels of a picture, at most
 QUALITY = 70  # of its WebP
 SMALL = 48  # images below this are shown with their pixels visible, and kept without loss
 
-Looks = Mapping[str, list[float]]
+Appearance = Mapping[str, list[float]]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """`parts` hold the images where they are in memory; else they are read from `files` again, if there are any."""
+    """Images in memory (`parts`), or else in `files`."""
 
     count: int
     root: str = ""  # the folder that names of files are relative to
@@ -38,20 +38,20 @@ class Pool:
     trained: tuple[int, ...] = ()  # rows whose labels are learnt from, in the order of the labelled pool; empty: all
     shape: Shape = "squeeze"
     white: int = 0  # of 16-bit files
-    looks: Looks = field(default_factory=dict)
+    appearance: Appearance = field(default_factory=dict)
     parts: tuple[Pixels, ...] = ()
 
     @classmethod
     def of(cls, parts: Sequence[Pixels], files: Sequence[str] = (), **more: Any) -> Self:
-        """Of images in memory; their files, where they came from files, are in the same order."""
+        """Of images in memory; `files` are in the same order."""
         count = sum(map(len, parts))
         files = files if len(files) == count else ()
         root = _root(files)
         names = tuple(os.path.relpath(os.path.abspath(file), root) for file in files)
         pool = cls(count, root, names, parts=tuple(parts), **more)
         rows = spread(count, MEASURED)
-        looks = measure([pool.pixels(row) for row in rows], [pool.path(row) for row in rows] if files else [])
-        return replace(pool, looks=looks)
+        appearance = measure([pool.pixels(row) for row in rows], [pool.path(row) for row in rows] if files else [])
+        return replace(pool, appearance=appearance)
 
     def name(self, row: int) -> str:
         """A file's name, or an image's number."""
@@ -68,7 +68,7 @@ class Pool:
         return found
 
     def image(self, row: int) -> Image.Image | None:
-        """A square, small where it is read from its file; None if it is gone."""
+        """A square image; None where its file is gone."""
         if not 0 <= row < self.count:
             return None
         if self.files and (not self.parts or self.parts[0].shape[1] < SIDE):  # what is in memory may be small
@@ -78,7 +78,7 @@ class Pool:
         return Image.fromarray(np.array(self.pixels(row))) if self.parts else None
 
     def to_json(self) -> dict[str, Any]:
-        names = ("count", "root", "files", "labels", "trained", "shape", "white", "looks")
+        names = ("count", "root", "files", "labels", "trained", "shape", "white", "appearance")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -97,12 +97,12 @@ def _root(files: Sequence[str]) -> str:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most so many rows of `count`, evenly."""
+    """At most `most` of `count` rows, evenly spaced."""
     return sorted({round(row) for row in np.linspace(0, count - 1, min(count, most)).tolist()}) if count else []
 
 
-def measure(images: Sequence[Pixels], files: Sequence[Path]) -> Looks:
-    """images: uint8 (h, w, 3) each, as they are trained on; files: where their own size can be read, or none."""
+def measure(images: Sequence[Pixels], files: Sequence[Path]) -> Appearance:
+    """Of images uint8 (h, w, 3) as they are trained on; the size is that of the files, if there are any."""
     found: dict[str, list[float]] = {"brightness": [], "contrast": [], "sharpness": [], "size": []}
     for image in images:
         grey = image @ LUMA
@@ -110,7 +110,7 @@ def measure(images: Sequence[Pixels], files: Sequence[Path]) -> Looks:
         for name, value in (("brightness", grey.mean()), ("contrast", grey.std()), ("sharpness", sum(edges) / 2)):
             found[name].append(round(float(value), 4))
     for file in files:
-        with suppress(Exception):  # gone or damaged: it has been said elsewhere
+        with suppress(Exception):  # gone or damaged: reported elsewhere
             found["size"].append(float(short_side(file)))
     return found
 
@@ -121,7 +121,7 @@ class Thumbnail(NamedTuple):
 
 
 def thumbnails(pool: Pool | None, rows: Sequence[int]) -> dict[int, Thumbnail]:
-    """Of the rows that can be shown."""
+    """By row; images that cannot be read are left out."""
     if pool is None:
         return {}
     rows = sorted(set(rows))

@@ -1,15 +1,11 @@
-"""Results for the terminal: what was measured of a run, predictions, and accuracy class by class."""
+"""Results on the terminal: measurements of a run, predictions, and accuracy per class."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
@@ -20,19 +16,18 @@ from adamatch.base.files import parse, read_checked
 from adamatch.evaluate import Score
 from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
-from adamatch.report.image_statistics import Trained
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import summary
 
 
 def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
-    """Accuracies in percent (None: not measured), and of the last pseudo-labels how many there were and how one-sided.
+    """Accuracies in percent (None: not measured), and statistics of the last pseudo-labels.
 
     median_of       of how many last evaluations the target's accuracy is the median; source_median_of: the source's
     tested          where the target's was measured after training: how
-    mask            part of the unlabelled images that were sure enough to be learnt from
+    mask            share of the unlabelled images above the confidence threshold
     largest         the class with the most pseudo-labels
-    largest_share   its part of them; a class that swallows the others shows here
+    largest_share   its share of them; near 1 the classes have collapsed
     """
     result, row = folder.result() or {}, _last_row(folder)
     counts = row.get("pseudo_labels") or []
@@ -51,17 +46,17 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
 
 
 def median_of(result: Mapping[str, Any], name: str) -> int:
-    """Of how many evaluations a run's accuracy is the median: those from before its test set was given have none."""
+    """Of how many evaluations a run's accuracy is the median; those before its test set was given do not count."""
     return min(result["median_of"], sum(name in row for row in result["evaluations"])) if result else 1
 
 
 def of_last(count: int) -> str:
-    """What an accuracy is, for a person."""
+    """How an accuracy was taken."""
     return f"median of the last {count} evaluations" if count > 1 else "the last evaluation"
 
 
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
-    """The same for a person to read; `estimated`: whether there is an estimate where nothing could be measured."""
+    """The same as text; `estimated`: whether there is an estimate without labels."""
     told = []
     target, source = (f" ({of_last(found[count])})" for count in ("median_of", "source_median_of"))
     if found["target_accuracy"] is not None:
@@ -91,15 +86,15 @@ def _last_row(folder: RunFolder) -> dict[str, Any]:
 
 
 def result(found: Mapping[str, Any], folder: Path) -> None:
-    """A benchmark's run, from its result.json."""
+    """Print the result of a benchmark's run, from its result.json."""
     for name, key in (("target", "accuracy"), ("source", "source_accuracy")):
         if found[key] is not None:
             say(f"{name} accuracy {found[key]:.2f} % ({of_last(median_of(found, name))})")
     say(f"{found['seconds']:.0f} s of training; the model is in {folder}")
 
 
-def ending(model: Trained, folder: Path) -> None:
-    """What is known of a model for one's own images, and what to do with it."""
+def ending(model: Any, folder: Path) -> None:
+    """Print the result of a `fit`, and what to do next."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
     known, judged = model.history["estimate"], summary.lines(found) if found else []
     for line in (*lines(known, task=task, classes=len(model.classes), estimated=found is not None), *judged):
@@ -129,13 +124,3 @@ def score(found: Score) -> None:
         table.add_row(Text(shown(name)), str(count), f"{accuracy:.1f} %" if count else "-", Text(shown(other)))
     print_table(table)
     say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
-
-
-@contextmanager
-def bar(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """A bar in a terminal, on stderr; call it with how many more are done. `count` 0: the whole is not known."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=count or None)
-        yield lambda more: progress.update(task, advance=more)

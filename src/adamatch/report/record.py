@@ -1,4 +1,4 @@
-"""What a run's folder holds, read for the page: whatever is there, and a line for whatever is not."""
+"""A run's folder, read for the report. Of what is missing or damaged there is a line."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,31 +10,30 @@ from typing import Any
 import numpy as np
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import parse, read_checked, read_json, read_sealed
+from adamatch.base.files import parse, read_checked, read_sealed
 from adamatch.base.regular_files import arrays_in
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
-from adamatch.train.run_folder import CLASSES
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.eval_outputs import Probabilities
 from adamatch.verdict.verdict import ALONE, TWIN
 from adamatch.verdict.verdict import FILE as JUDGED
 
-NOT_JSON = (OSError, ValueError)  # what a damaged, half-written or absurd file raises
+NOT_JSON = (OSError, ValueError)  # what reading a damaged file raises
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run. `said`: probabilities of "target" and held-out "source" images at the last evaluation."""
+    """One run. `outputs`: probabilities of "target" and held-out "source" images at the last evaluation."""
 
     path: Path
     run: Run
     rows: Sequence[Mapping[str, float]]  # of metrics.jsonl, its numbers
     result: Mapping[str, Any]  # empty while it is under way
     verdict: Mapping[str, Any]  # empty where there is none
-    said: Mapping[str, Probabilities]
-    held: Labels  # of the held-out source images in `said`
-    classes: tuple[str, ...]  # numbers where the folder does not name them
+    outputs: Mapping[str, Probabilities]
+    source_labels: Labels  # of the held-out source images in `outputs`
+    classes: tuple[str, ...]  # their numbers, where the folder does not name them
     twin: "Record | None" = None
     missing: tuple[str, ...] = ()
 
@@ -60,25 +59,26 @@ def read(path: str | Path, twin: str | Path | None = None) -> Record:
     run, missing = _run(path), list[str]()
     rows = _rows(path / "metrics.jsonl", missing)
     result, verdict = _optional(path / "result.json", missing), _optional(path / JUDGED, missing)
-    said, held, classes = _said(path / eval_outputs.FOLDER, missing), np.zeros(0, np.int64), _classes(path)
-    if not said:
-        missing.append("There are no answers to show: outputs/ is empty.")
-    elif len(classes) != said["target"].shape[1]:
-        classes = tuple(map(str, range(said["target"].shape[1])))
-        missing.append("Classes have numbers here: their names are not in the folder.")
+    outputs, facts = _outputs(path / eval_outputs.FOLDER, missing), eval_outputs.Facts((), (), np.zeros(0, np.int64))
     try:
-        held = eval_outputs.facts(path).source if "source" in said else held
+        facts = eval_outputs.facts(path)
     except InputError as error:
         missing.append(str(error))
+    classes = facts.classes
+    if not outputs:
+        missing.append("There are no predictions to show: outputs/ is empty.")
+    elif len(classes) != outputs["target"].shape[1]:
+        classes = tuple(map(str, range(outputs["target"].shape[1])))
+        missing.append("Classes have numbers here: their names are not in the folder.")
     beside = Path(twin) if twin else path / TWIN
     other = read(beside) if twin or (beside / "run.json").is_file() else None
     if twin and other is not None:
         _check_twin(run, other)
-    return Record(path, run, rows, result, verdict, said, held, classes, other, tuple(missing))
+    return Record(path, run, rows, result, verdict, outputs, facts.source, classes, other, tuple(missing))
 
 
 def target_of(run: Run) -> tuple[str, ...]:
-    """By what target images are known again."""
+    """What identifies the target images."""
     return run.benchmark, run.target, run.digests.get("target", "")
 
 
@@ -101,7 +101,7 @@ def _run(path: Path) -> Run:
 
 
 def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
-    """A JSON object, empty where there is none; a damaged file is noted."""
+    """A JSON object, empty where there is none; of a damaged file there is a line."""
     try:
         return read_sealed(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -109,13 +109,6 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
     except NOT_JSON:
         missing.append(f"{path.name} is damaged: what it holds is not shown.")
         return {}
-
-
-def _classes(path: Path) -> tuple[str, ...]:
-    try:
-        return tuple(map(str, read_json(path / CLASSES)))
-    except (*NOT_JSON, TypeError):
-        return ()
 
 
 def _rows(path: Path, missing: list[str]) -> list[dict[str, float]]:
@@ -137,8 +130,8 @@ def _rows(path: Path, missing: list[str]) -> list[dict[str, float]]:
     return rows
 
 
-def _said(folder: Path, missing: list[str]) -> Mapping[str, Probabilities]:
-    """The last evaluation that can be read."""
+def _outputs(folder: Path, missing: list[str]) -> Mapping[str, Probabilities]:
+    """Of the last evaluation that can be read."""
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
         try:
             return arrays_in(read_checked(file))

@@ -1,4 +1,4 @@
-"""What the sections of the page show, from a run's record and what is known of its images."""
+"""The content of the page's sections, from a run's record and the statistics of its images."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adamatch.base.console import duration
 from adamatch.images.store import Labels
-from adamatch.report.image_statistics import Notes
+from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.report.record import Record
 from adamatch.verdict import eval_outputs, summary
@@ -23,7 +24,7 @@ TASKS = {
     "oracle": "with all target labels",
 }
 TWIN = "the same network trained on the labelled images alone"
-LITTLE = 1.0  # points of accuracy: a smaller difference is called none
+LITTLE = 1.0  # points of accuracy: a smaller difference counts as none
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
 WIDEST = 30  # classes in a table of confusions
@@ -31,12 +32,12 @@ LISTED = 100  # classes with the most images, whose shares and images are shown
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Of n images: their rows in the pool, the classes answered [n], how sure [n], and the twin's classes [n]."""
+class Predicted:
+    """Of n target images: rows in the pool, predicted classes, confidence, and the twin's classes; each [n]."""
 
     rows: Labels
     classes: Labels
-    sure: NDArray[np.float32]
+    confidence: NDArray[np.float32]
     twin: Labels | None
 
     @property
@@ -44,22 +45,22 @@ class Answers:
         return np.zeros(len(self.rows), bool) if self.twin is None else self.twin != self.classes
 
 
-def answers(record: Record, notes: Notes) -> Answers | None:
-    """None where a run has not said anything yet."""
-    if not record.said:
+def predicted(record: Record, images: ImageStatistics) -> Predicted | None:
+    """At the last evaluation; None where there was none yet."""
+    if not record.outputs:
         return None
-    probabilities = record.said["target"].astype(np.float32)
-    rows = eval_outputs.sampled_rows(notes.target.count if notes.target else len(probabilities))
-    if len(rows) != len(probabilities):  # the images are not those that the run has seen
+    probabilities = record.outputs["target"].astype(np.float32)
+    rows = eval_outputs.sampled_rows(images.target.count if images.target else len(probabilities))
+    if len(rows) != len(probabilities):  # other images than those of the run
         rows = np.full(len(probabilities), -1, np.int64)
     twin = None
-    if record.twin is not None and record.twin.said and record.twin.said["target"].shape == probabilities.shape:
-        twin = record.twin.said["target"].argmax(1)
-    return Answers(rows, probabilities.argmax(1), probabilities.max(1), twin)
+    if record.twin is not None and record.twin.outputs and record.twin.outputs["target"].shape == probabilities.shape:
+        twin = record.twin.outputs["target"].argmax(1)
+    return Predicted(rows, probabilities.argmax(1), probabilities.max(1), twin)
 
 
-def verdict(record: Record, answers: Answers | None) -> dict[str, Any]:
-    """In two sentences, and the numbers beside them: in percent, None where not known.
+def verdict(record: Record, found: Predicted | None) -> dict[str, Any]:
+    """Two sentences, and the numbers beside them: in percent, None where not known.
 
     `tone` (good, poor, open) is a class of the style sheet; `accuracy` and `twin` are measured on labelled images.
     """
@@ -68,8 +69,8 @@ def verdict(record: Record, answers: Answers | None) -> dict[str, Any]:
     twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
     measured = accuracy is not None and twin is not None
     gain = accuracy - twin if accuracy is not None and twin is not None else record.verdict.get("gain")
-    compared = answers is not None and answers.twin is not None and len(answers.rows)
-    changed = 100 * float(answers.changed.mean()) if answers and compared else None
+    compared = found is not None and found.twin is not None and len(found.rows)
+    changed = 100 * float(found.changed.mean()) if found and compared else None
     head, tone = _head(record, gain)
     return {
         "head": head,
@@ -119,10 +120,10 @@ def _what_changed(record: Record, gain: float | None, changed: float | None, mea
     if gain is None and changed is None:
         return f"There is nothing yet to compare with {TWIN}."
     if gain is None:
-        return f"It answers {changed:.0f} % of the target images differently than {TWIN}."
+        return f"It predicts another class than {TWIN} for {changed:.0f} % of the target images."
     likely, better = "" if measured else "likely ", "better" if gain >= 0 else "worse"
-    answers = f", and answers {changed:.0f} % of the images differently" if changed is not None else ""
-    return f"It is {likely}{abs(gain):.1f} points {better} than {TWIN}{answers}."
+    others = f"; {changed:.0f} % of its predictions differ" if changed is not None else ""
+    return f"It is {likely}{abs(gain):.1f} points {better} than {TWIN}{others}."
 
 
 def title(record: Record) -> str:
@@ -133,33 +134,29 @@ def title(record: Record) -> str:
     return f"{source} \u2192 {target}"
 
 
-def facts(record: Record, notes: Notes) -> list[tuple[str, str]]:
-    """A few words below the title."""
+def facts(record: Record, images: ImageStatistics) -> list[tuple[str, str]]:
+    """The line below the title."""
     run = record.run
     told = {
         "method": run.method,
         "task": TASKS.get(run.task, run.task),
         "network": run.recipe.network,
         "classes": f"{len(record.classes)}" if record.classes else "",
-        "source images": f"{notes.source.count:,}" if notes.source else "",
-        "target images": f"{notes.target.count:,}" if notes.target else "",
+        "source images": f"{images.source.count:,}" if images.source else "",
+        "target images": f"{images.target.count:,}" if images.target else "",
         "seed": str(run.seed),
-        "trained": duration(record),
+        "trained": training_time(record),
     }
     return [(name, text) for name, text in told.items() if text]
 
 
-def duration(record: Record) -> str:
+def training_time(record: Record) -> str:
     seconds = record.result.get("seconds", record.rows[-1].get("seconds") if record.rows else None)
-    if seconds is None:
-        return ""
-    if seconds < 7200:
-        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    return "" if seconds is None else duration(seconds)
 
 
 def beside(record: Record) -> list[tuple[str, str, str]]:
-    """What is compared, of the twin and of the adapted network."""
+    """Rows of a table: a name, the twin's value, and the model's."""
     if record.twin is None:
         return []
     twin, ours = _measured(record.twin), _measured(record)
@@ -174,20 +171,20 @@ def _measured(record: Record) -> dict[str, str]:
         value = record.result.get(key)
         if value is not None:
             told[name] = f"{value:.1f} %"
-    if record.said:
-        target = record.said["target"].astype(np.float32)
+    if record.outputs:
+        target = record.outputs["target"].astype(np.float32)
         told["mean confidence on the target"] = f"{100 * target.max(1).mean():.0f} %"
         counts = np.bincount(target.argmax(1), minlength=target.shape[1])
         largest = int(counts.argmax())
         name = record.classes[largest] if largest < len(record.classes) else str(largest)
-        told["most frequent answer"] = f"{name}, {100 * counts[largest] / len(target):.0f} %"
-        told["classes that are ever the answer"] = f"{int((counts > 0).sum())} of {len(counts)}"
-    told["time of training"] = duration(record)
+        told["most frequent prediction"] = f"{name}, {100 * counts[largest] / len(target):.0f} %"
+        told["classes that are ever predicted"] = f"{int((counts > 0).sum())} of {len(counts)}"
+    told["time of training"] = training_time(record)
     return {name: text for name, text in told.items() if text}
 
 
 def settings(record: Record) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Groups of names and values."""
+    """Settings in groups, each with names and values."""
     run = json.loads(record.run.to_json())
     recipe, options, digests = (run.pop(name) for name in ("recipe", "options", "digests"))
     run |= {f"option {name}": value for name, value in options.items()}
@@ -215,15 +212,15 @@ def _text(value: Any) -> str:
     return "\u2013" if value in ("", None) else str(value)
 
 
-def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str, Any]]:
-    """A row for a class: its share, in percent, of the source's labels, the twin's answers and the adapted network's.
+def shares(found: Predicted | None, images: ImageStatistics, record: Record) -> list[dict[str, Any]]:
+    """A row for each class: its share, in percent, of source labels and of the twin's and the model's predictions.
 
-    Where the verdict has one, also the estimate of its share of the target.
+    Where the verdict has one, also the estimated share of the target.
     """
     classes = record.classes
     columns: dict[str, Labels] = {}
-    if notes.source is not None and notes.source.labels:
-        columns["source"] = np.array(notes.source.labels, np.int64)
+    if images.source is not None and images.source.labels:
+        columns["source"] = np.array(images.source.labels, np.int64)
     if found is not None:
         columns |= {"twin": found.twin} if found.twin is not None else {}
         columns["adapted"] = found.classes
@@ -238,39 +235,39 @@ def shares(found: Answers | None, notes: Notes, record: Record) -> list[dict[str
 
 
 def percentages(labels: Labels, classes: int) -> NDArray[np.float64]:
-    """[k]: how often each class comes."""
+    """[k]: the share of each class in percent."""
     return np.bincount(labels, minlength=classes) * 100 / max(1, len(labels))
 
 
 def most(values: NDArray[Any]) -> list[int]:
-    """Which are the largest, at most as many as are listed, in their own order."""
+    """Indices of the largest values, LISTED at most, in order of index."""
     return sorted(np.argsort(-values, kind="stable")[:LISTED].tolist())
 
 
-def moves(found: Answers, classes: Sequence[str]) -> list[tuple[str, str, int]]:
-    """From which class to which, and how many images: the most frequent first."""
+def moves(found: Predicted, classes: Sequence[str]) -> list[tuple[str, str, int]]:
+    """(twin's class, model's class, images): the most frequent changes first."""
     assert found.twin is not None
     return _pairs(_table(found.twin, found.classes, len(classes)), classes, MOVES)
 
 
 class Picture(NamedTuple):
     row: int
-    told: str  # below the picture
+    caption: str
     alt: str
 
 
-def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -> list[dict[str, Any]]:
-    """For every class the images taken for it, `each` of a kind; of very many classes those with the most images."""
+def galleries(found: Predicted, target: Pool, classes: Sequence[str], each: int) -> list[dict[str, Any]]:
+    """For every class, `each` images of a kind that are predicted as it; of many classes those with the most images."""
 
     def picture(index: int, before: str = "") -> Picture:
-        row, sure = int(found.rows[index]), f"{found.sure[index]:.0%}"
+        row, sure = int(found.rows[index]), f"{found.confidence[index]:.0%}"
         alt = f"{target.name(row)}: {classes[found.classes[index]]}, {sure} sure"
         return Picture(row, f"was {before}", f"{alt}; the twin said {before}") if before else Picture(row, sure, alt)
 
     made = []
     for kind in most(np.bincount(found.classes, minlength=len(classes))):
         mine = np.flatnonzero(found.classes == kind)
-        mine = mine[np.argsort(-found.sure[mine], kind="stable")]
+        mine = mine[np.argsort(-found.confidence[mine], kind="stable")]
         moved = mine[found.changed[mine]][:each]
         strips = {
             "Surest": [picture(index) for index in mine[:each]],
@@ -285,10 +282,10 @@ def galleries(found: Answers, target: Pool, classes: Sequence[str], each: int) -
 
 
 def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> dict[str, Any] | None:
-    """Of counts[class, answer]; `wide`: whether the table needs all the width there is.
+    """Of counts[class, prediction]; `wide`: whether the table needs all the width there is.
 
     rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not).
-    pairs: (true class, answer, how many).
+    pairs: (true class, predicted class, how many).
     """
     if counts.shape != (len(classes), len(classes)) or not counts.sum():
         return None
@@ -302,13 +299,13 @@ def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> 
     return found | {"rows": rows, "wide": wide, "pairs": _pairs(counts, classes, PAIRS)}
 
 
-def confusions(record: Record, notes: Notes) -> list[dict[str, Any]]:
+def confusions(record: Record, images: ImageStatistics) -> list[dict[str, Any]]:
     """Of labelled target images, if there were any, and of held-out source images."""
     found = []
-    if notes.confusion is not None:
-        found.append(confusion("Labelled target images", notes.confusion, record.classes))
-    if "source" in record.said and len(record.held):
-        table = _table(record.held, record.said["source"].argmax(1), len(record.classes))
+    if images.confusion is not None:
+        found.append(confusion("Labelled target images", images.confusion, record.classes))
+    if "source" in record.outputs and len(record.source_labels):
+        table = _table(record.source_labels, record.outputs["source"].argmax(1), len(record.classes))
         found.append(confusion("Held-out source images", table, record.classes))
     return [each for each in found if each is not None]
 

@@ -38,7 +38,7 @@ class Batches:
         self.labelled, self.probes = [], []
         counts = labelled_counts(recipe, problem.labelled, self.classes)
         for number, (pool, count) in enumerate(zip(problem.labelled, counts, strict=True)):
-            # Of target labels that are not repeated, each comes once.
+            # Labelled target images that are not repeated are drawn once each.
             balance = recipe.balance_classes and (recipe.repeat or number == 0)
             self.labelled.append(feed(balanced(pool) if balance else pool, count))
         self.unlabelled = None
@@ -49,7 +49,7 @@ class Batches:
         if step.views.learns and problem.probes:
             probed = zip(problem.probes, labelled_counts(recipe, problem.probes, self.classes), strict=True)
             self.probes = [feed(pool, count) for pool, count in probed]
-        # Source images in place of labelled target images, until these count.
+        # Source images replace labelled target images until these count.
         self.stand_in = None
         if recipe.target_labels_from > 0 and len(counts) > 1:
             self.stand_in = self.labelled[0].another(batch=sum(counts[1:]), seed=next(seeds))
@@ -63,7 +63,7 @@ class Batches:
         waiting = stand_in is not None and progress < recipe.target_labels_from
         x_sl, y_sl = _joined([labelled[0], stand_in] if waiting and stand_in else labelled)
         x_pr, y_pr = _joined([feed.next() for feed in self.probes]) if self.probes else (x_sl, y_sl)
-        if waiting:  # stand-ins have no label in the loss: it is what it would be without target labels
+        if waiting:  # replacements have no label: the loss is as without target labels
             y_sl = y_sl.clone()
             y_sl[len(labelled[0][0]) :] = 0
         x_tu, y_tu_first = (x_sl[:0], None) if self.unlabelled is None else self.unlabelled.next()
@@ -84,7 +84,7 @@ class Batches:
 
     @property
     def places(self) -> str:
-        """Where the images are stored, for a person."""
+        """Where the images are stored, in words."""
         near = "on the GPU" if self.generator.device.type == "cuda" else "in memory"
         names = {"device": near, "host": "in memory", "disk": "from disk"}
         return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
@@ -101,10 +101,9 @@ class Batches:
 
 
 def labelled_counts(recipe: Recipe, pools: Sequence[Labelled], classes: int) -> list[int]:
-    """Images of each labelled pool in a step: a batch; of a small pool after the first, each image once.
+    """Images of each labelled pool in a step: a batch each; of small pools after the first, every image once.
 
-    (Or once in as many steps as the recipe says, but at least as many as there are classes. Of several ranks, as many
-    as they can share evenly.)
+    (Or once in `target_label_steps` steps, but at least as many images as classes, and a number that ranks can share.)
     """
     shared = ranks.count()
 

@@ -37,12 +37,14 @@ class Terminated(Exception):  # noqa: N818
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
-    """Within it, the processes that torchrun started work as the ranks of one run. Without torchrun, nothing.
+    """Within it, torchrun's processes are the ranks of one run. Does nothing without torchrun.
 
-    They end together: an error on one of them, or its death, ends all, with one line that names it.
+    They end together: an error or the death of one ends all, with one line that names it.
     """
     _start(device)
-    if ranks.count() > 1 or not dist.is_initialized() or dist.get_world_size() == 1:  # inside of it already, or alone
+    if (
+        ranks.count() > 1 or not dist.is_initialized() or dist.get_world_size() == 1
+    ):  # already within it, or a single process
         yield
         return
     stopped: Interruption | None = None  # raised when all ranks have left in order
@@ -68,7 +70,7 @@ def joined(device: torch.device) -> Iterator[None]:
 
 
 def agree(run: Run, problem: Problem) -> None:
-    """All ranks have to be about the same run, with the same images; and its batches have to be shared out evenly."""
+    """Check that all ranks have the same run and images, and that its batch can be divided evenly among them."""
     if ranks.count() == 1:
         return
     hosts = ranks.everyone(socket.gethostname())
@@ -91,7 +93,7 @@ def check_batch(batch: int, count: int) -> None:
 
 
 def same_weights(net: nn.Module) -> None:
-    """All ranks start with rank 0's weights: a user's network may have been made with other random numbers on each."""
+    """Give all ranks rank 0's weights: a user's network may have been initialised differently on each."""
     if ranks.count() > 1:
         net.load_state_dict(ranks.from_first(lambda: {name: value.cpu() for name, value in net.state_dict().items()}))
 
@@ -145,7 +147,7 @@ def _sigterm_raises() -> Iterator[None]:
     def end(*_: object) -> NoReturn:
         raise Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # signals are somebody else's
+    if threading.current_thread() is not threading.main_thread():  # which alone handles signals
         yield
         return
     before = signal.signal(signal.SIGTERM, end)

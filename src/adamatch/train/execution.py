@@ -1,15 +1,15 @@
-"""How a run is carried out: on what machine, how loudly, and how it is stopped. Nothing of it is in the run's id."""
+"""How a run is executed: machine, messages, stop signals. Nothing of it is part of the run's id."""
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
 
-from adamatch.base import ranks
+from adamatch.base import console, ranks
 from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
@@ -21,28 +21,45 @@ ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was 
 
 @dataclass(frozen=True)
 class Execution:
-    """What every part of a run needs to know of its surroundings."""
+    """Settings of the execution that all parts of a run share."""
 
     machine: Machine = field(default_factory=speed.choose)
-    place: Place = "auto"  # where images wait
+    place: Place = "auto"  # where images are stored
     quiet: bool = False
     seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
-    brief: bool = False  # a twin's: messages of its run are not repeated, and outputs are noted at the end alone
+    brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
 
+    def say(self, text: str) -> None:
+        """A note for the person at the terminal."""
+        if not self.quiet:
+            self._print(text, "dim")
+
+    def warn(self, text: str) -> None:
+        """Printed even where it is quiet."""
+        self._print(f"warning: {text}", "yellow")
+
+    def _print(self, text: str, style: str) -> None:
+        for line in text.split("\n") if ranks.rank() == 0 else ():  # of several ranks, the first prints
+            console.say(line, stderr=True, style=style)
+
+    def bar(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
+        """A progress bar for work before the first step."""
+        return console.progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0)
+
     def anew(self) -> Self:
-        """The same, for something that begins now."""
+        """The same, with the clock restarted."""
         return replace(self, began=time.monotonic())
 
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in the list, for a loop to stop after its step."""
+    """Collects SIGINT and SIGTERM in a list, so that a loop can stop after its step."""
     noted: list[int] = []
     try:
         before = {each: signal.signal(each, lambda number, _: noted.append(number)) for each in STOPPING}
-    except ValueError:  # not in the main thread: signals are somebody else's
+    except ValueError:  # not in the main thread, which alone handles signals
         before = {}
     try:
         yield noted

@@ -40,7 +40,7 @@ class Heartbeat:
         self.stopped.set()
 
     def first_to_end(self, line: str) -> bool:
-        """End the run for all ranks, for this reason; whether no other rank did so before, and said why."""
+        """End the run for all ranks, for this reason. False if another rank has done so before."""
         mine = json.dumps({"rank": self.rank, "line": line})
         held = with_timeout(lambda: self.spare.compare_set("end", "", mine))
         if held is None:  # no reply: somebody has to say it
@@ -80,7 +80,7 @@ class Heartbeat:
         return [other for other, beats in self.silent.items() if beats > self.limit]
 
     def _follow(self, end: dict[str, Any]) -> None:
-        """Another rank has ended the run, and said why; rank 0 says it too if that was on another machine."""
+        """End with the rank that ended the run. Rank 0 prints its reason, too, if that was on another machine."""
         if end["rank"] == self.rank:
             return
         with_timeout(lambda: self._leave(self.store))

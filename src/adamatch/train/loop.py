@@ -45,18 +45,8 @@ class History:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """From a checkpoint's facts. Raises ValueError for anything else."""
-        found = cls(**{each.name: facts[each.name] for each in fields(cls) if each.name in facts})
-        numbers: list[object] = [found.seconds, found.wall, found.at_a_time]
-        rows: list[Any] = found.evaluations if isinstance(found.evaluations, list) else [None]
-        for row in rows:
-            numbers += row.values() if isinstance(row, dict) else [None]
-        names: list[Any] = found.machines if isinstance(found.machines, list) else [None]
-        if not all(isinstance(each, (int, float)) for each in numbers) or not all(
-            isinstance(each, str) for each in names
-        ):
-            raise ValueError("what it measured is not numbers")
-        return found
+        """From a checkpoint's facts."""
+        return cls(**{each.name: facts[each.name] for each in fields(cls)})
 
     @property
     def median_of(self) -> int:
@@ -75,10 +65,10 @@ def train(
     """Take the run's steps on the problem's pools; returns the averaged network and what was measured on the way."""
     recipe, machine = run.recipe, execution.machine
     captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
-    with Progress(recipe, quiet=execution.quiet) as progress, stop_signals() as stopped:
-        progress.say(f"images are loaded {batches.places}")
-        memory.check(step, recipe, problem, progress.warn)
-        history, start = _resumed(folder, step, batches, progress)
+    with Progress(recipe, execution) as progress, stop_signals() as stopped:
+        execution.say(f"images are loaded {batches.places}")
+        memory.check(step, recipe, problem, execution.warn)
+        history, start = _resumed(folder, step, batches, execution)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
         folder.rewind(start)
@@ -88,7 +78,7 @@ def train(
         for done in range(start + 1, recipe.last_step + 1):
             if machine.graph and done == start + WARM_STEPS + 2:
                 torch.cuda.synchronize(machine.device)
-                progress.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
+                execution.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
                 began = time.monotonic()  # what went before compiled and captured the step
                 progress.begin()
             captured(batches.next(done - 1))
@@ -129,9 +119,9 @@ def train(
     return step.average.net, history
 
 
-def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress) -> tuple[History, int]:
+def _resumed(folder: RunFolder, step: Step, batches: Batches, execution: Execution) -> tuple[History, int]:
     """What was measured and how many steps were done before: those of the newest checkpoint, or nothing."""
-    found = ranks.from_first(lambda: checkpoint.load(folder.checkpoints, progress.warn))
+    found = ranks.from_first(lambda: checkpoint.load(folder.checkpoints, execution.warn))
     if found is None:
         return History(), 0
     tensors, facts = found
@@ -154,13 +144,13 @@ def _resumed(folder: RunFolder, step: Step, batches: Batches, progress: Progress
             "anew"
         ) from None
     if not same_device:
-        progress.say(
+        execution.say(
             f"the run was on another kind of device before, now on {step.machine.device.type}: its draws differ from "
             "here on, and it is not the same bit for bit"
         )
-    progress.say(f"resuming from step {start} of {batches.run.recipe.last_step}")
+    execution.say(f"resuming from step {start} of {batches.run.recipe.last_step}")
     if facts.get("ranks", 1) != ranks.count():
-        progress.say(
+        execution.say(
             f"the run was on {facts.get('ranks', 1)} ranks before and is on {ranks.count()} now: "
             "it takes sums in another order, and is not the same bit for bit"
         )

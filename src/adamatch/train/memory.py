@@ -1,4 +1,4 @@
-"""Memory: how much a step needs, estimated before it is taken; and one line with a remedy where it was not enough."""
+"""Memory: an estimate of what a step needs, and errors with a remedy where it is not enough."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class Need(NamedTuple):
 
 
 def need(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, machine: Machine) -> Need | None:
-    """What a step takes, from a forward pass on the meta device; `net` and `method` are not changed.
+    """What a step needs, from a forward pass on the meta device; `net` and `method` are not changed.
 
     None for a user's network whose forward pass depends on values.
     """
@@ -107,8 +107,8 @@ def fitting(net: nn.Module, method: Method, recipe: Recipe, problem: Problem, ma
 
 
 @contextmanager
-def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
-    """Out of memory, at whatever step, becomes one line: what is saved, and what to do."""
+def explained(folder: Path) -> Iterator[None]:
+    """Turns out-of-memory errors into one line: what is saved, and what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -116,11 +116,10 @@ def explained(recipe: Recipe, folder: Path) -> Iterator[None]:
             raise
         steps = [int(path.stem.removeprefix("step-")) for path in folder.glob("**/checkpoints/step-*.json")]
         saved = f"it resumes from step {max(steps)}" if steps else "nothing of it was saved yet"
-        halved = f", or start over with {argument('overwrite', True)} and {argument('batch')} {recipe.batch // 2}"
         where = " of the GPU" if "cuda" in str(error).lower() else ""
         raise InputError(
-            f"out of memory{where}: end what else uses it and run the same command again ({saved})"
-            f"{halved if recipe.batch > 1 else ''}"
+            f"out of memory{where}: end what else uses it and run the same command again ({saved}), or start over with "
+            f"{argument('overwrite', True)} and a smaller {argument('batch')}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run on the terminal: a bar with speed, time left and losses; notes and warnings above it."""
+"""Progress of training on the terminal: a bar with speed, time left and losses; messages appear above it."""
 
 import time
 from collections.abc import Mapping
@@ -9,27 +9,22 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from adamatch.base import ranks
-from adamatch.base.errors import shown
+from adamatch.base.console import duration
 from adamatch.config.recipe import Recipe
+from adamatch.train.execution import Execution
 
 SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
 LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
 
 
-def bar_before(quiet: bool) -> Bar:
-    """For work before the first step: on a terminal alone, and gone when the work is done."""
-    console = Console(stderr=True)
-    return Bar(console=console, transient=True, disable=quiet or ranks.rank() > 0 or not console.is_terminal)
-
-
 class Progress:
-    """`quiet` leaves warnings alone. Of several ranks, only the first prints."""
+    """The progress bar of training: on terminals only, and on the first of several ranks."""
 
-    def __init__(self, recipe: Recipe, *, quiet: bool = False, console: Console | None = None) -> None:
-        self.recipe, self.mute = recipe, ranks.rank() > 0
-        self.quiet = quiet or self.mute
-        self.console = console or Console(stderr=True)
+    def __init__(self, recipe: Recipe, execution: Execution) -> None:
+        self.recipe, self.execution = recipe, execution
+        self.quiet = execution.quiet or ranks.rank() > 0
+        self.console = Console(stderr=True)
         speed, shown = TextColumn("{task.fields[speed]}"), TextColumn("{task.fields[shown]}")
         columns = BarColumn(bar_width=20), TaskProgressColumn(), speed, TimeRemainingColumn(), shown
         hidden = self.quiet or not self.console.is_terminal
@@ -47,19 +42,6 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-
-    def say(self, line: str) -> None:
-        if not self.quiet:
-            self._print(line, "dim")
-
-    def warn(self, line: str) -> None:
-        """Printed even where it is quiet."""
-        if not self.mute:
-            self._print(f"warning: {line}", "yellow")
-
-    def _print(self, text: str, style: str) -> None:
-        for line in text.split("\n"):
-            self.console.print(shown(line), style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def due(self, done: int) -> bool:
         """Whether a second has passed, so that metrics may be read from the device; `done`: steps since this start."""
@@ -79,7 +61,9 @@ class Progress:
         if steps >= ESTIMATE_AFTER and not self.estimated:
             self.estimated = True
             whole = self.recipe.last_step * (now - self.began) / steps
-            self.say(f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {_time(whole)}")
+            self.execution.say(
+                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {duration(whole)}"
+            )
         if now > self.last and done > self.from_step > 0:
             speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
             self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
@@ -100,15 +84,9 @@ class Progress:
         self.step(int(row["step"]), row)
         if not self.console.is_terminal and time.monotonic() - self.told > LINE_EVERY:  # a log file has no bar
             self.told = time.monotonic()
-            self.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
+            self.execution.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
         for line in warnings:
             kind = line.split(":")[1]
             if kind not in self.warned:
                 self.warned.add(kind)
-                self.warn(f"step {row['step']}: {line}")
-
-
-def _time(seconds: float) -> str:
-    if seconds < 7200:
-        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+                self.execution.warn(f"step {row['step']}: {line}")

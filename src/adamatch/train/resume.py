@@ -1,4 +1,4 @@
-"""A folder that holds a run already: how it differs from the one asked for, and finished runs that are prolonged."""
+"""Resuming: how a requested run differs from the folder's, and longer runs that start from a finished one."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ AS_TRAINED = ("size", "shape")  # digests are of images as they are trained on
 
 
 def difference(theirs: Run, ours: Run) -> str:
-    """What tells two runs apart, as `--batch was 32 and is 16 now`; the first three things."""
+    """How two runs differ, as `--batch was 32 and is 16 now`; three differences at most."""
     then, now = (json.loads(json.dumps(asdict(run) | asdict(run.recipe))) for run in (theirs, ours))
     names = [name for name in now if then[name] != now[name] and name not in NOT_ASKED]
     told: list[str] = []
@@ -37,7 +37,7 @@ def difference(theirs: Run, ours: Run) -> str:
 
 
 def _asked(run: Run) -> set[str]:
-    """What a person asks for; the rest of a recipe follows from that."""
+    """Names of what users set; the rest of a recipe is derived."""
     settings = settings_of(Recipe, "fit" if run.benchmark == OWN else "train")
     return {each.name for each in fields(Run)} - NOT_ASKED | {each.name for each in settings}
 
@@ -57,7 +57,7 @@ def resumed(theirs: Run, ours: Run) -> Run:
 
 
 def prolongs(theirs: Run, ours: Run) -> bool:
-    """Whether ours is the same for more images."""
+    """Whether ours is the same run for more images."""
     follows = {name: getattr(theirs.recipe, name) for name in ("images", "ema_decay", "simclr_images")}
     shorter = replace(ours, recipe=replace(ours.recipe, **follows))
     return ours.recipe.images > theirs.recipe.images and _same(theirs, shorter)
@@ -68,7 +68,7 @@ def _same(theirs: Run, ours: Run) -> bool:
 
 
 def keep(folder: Path, theirs: Run) -> None:
-    """Copy a finished run into `earlier`, where a longer one finds its model. Killed in the middle, it is done anew."""
+    """Copy a finished run into `earlier`, for a longer run to start from. If it is interrupted, it is repeated."""
     if held(folder) == theirs.id:
         return
     part = folder / f".{EARLIER}.part"

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +26,12 @@ from adamatch.base.files import (
     sealed,
     sync,
     unsealed,
+    with_retries,
     write_atomically,
 )
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.train import resume
-
-CLASSES = "classes.json"
 
 
 class RunFolder:
@@ -41,26 +40,26 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
-        self.claimed: tuple[Path, str] | None = None  # a run.json, and its text as long as the folder is there
+        self.earlier = self.path / resume.EARLIER  # the finished run that this one prolongs
+        self.claimed: Path | None = None  # the run.json that is there as long as the run's folder is
         self.held = False  # by this object
 
     @contextmanager
     def claim(self, run: Run, *, overwrite: bool = False) -> Iterator[Run]:
-        """Hold the folder for this run: no other run's folder, and no other process at the same time.
+        """Lock the folder for this run. Refused are a folder of another run, and one in use by another process.
 
-        Returns the run to do: one that extends a finished run starts from its model.
+        Gives the run to do: one that extends a finished run starts from its model.
         """
         with self.hold():
             if ranks.rank() > 0:
-                yield run
+                yield ranks.from_first(lambda: run)
                 return
             if overwrite:
                 self._empty()
             run, new = self._take(run)
-            path = self.path / "run.json"
-            self.claimed = (path, read_checked(path).decode())
+            self.claimed = path = self.path / "run.json"
             try:
-                yield run
+                yield ranks.from_first(lambda: run)  # the others do not see the folder
             except BaseException:  # Ctrl-C, too
                 if new and self.path.is_dir() and [entry.name for entry in self._visible()] == ["run.json"]:
                     path.unlink()  # nothing was done: another run may take the folder
@@ -70,7 +69,7 @@ class RunFolder:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Lock out other processes; who holds the folder may do so again. A full disk is one line with a remedy."""
+        """Lock the folder against other processes (reentrant). A full disk is an error with a remedy."""
         before = self.held
         lock = None if before or ranks.rank() > 0 else self._lock()
         self.held = True
@@ -98,28 +97,22 @@ class RunFolder:
         return lock
 
     def stage(self, name: str) -> "RunFolder":
-        """A folder inside, for a training that comes before the last one."""
+        """A folder inside, for an earlier generation."""
         inner = RunFolder(self.path / name)
-        inner.claimed = self.claimed
+        inner.claimed, inner.earlier = self.claimed, self.earlier
         self.check()
         if ranks.rank() == 0:
             make_folder(inner.path)
         return inner
 
     def check(self) -> None:
-        """Refuse to go on in a folder that was removed meanwhile: it would be made again with a part of the run."""
-        if self.claimed is None:
-            return
-        path, text = self.claimed
-        try:
-            there = read_checked(path).decode() == text
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            there = False
-        if not there:
-            raise InputError(f"{path.parent} was removed while the run was running: run the same command again")
+        """Fail if the folder was removed meanwhile: otherwise it would be made again with a part of the run."""
+        if self.claimed is not None and not with_retries(self.claimed.exists):
+            where = self.claimed.parent
+            raise InputError(f"{where} was removed while the run was running: run the same command again")
 
     def _take(self, run: Run) -> tuple[Run, bool]:
-        """The run, and whether it is new here; the same run may be resumed or prolonged, another is refused."""
+        """The run to do, and whether the folder is new. The same run is resumed or prolonged, another is refused."""
         path = self.path / "run.json"
         remedy = f"choose another folder, or give {argument('overwrite', True)} to replace it"
         if not path.exists():
@@ -149,7 +142,7 @@ class RunFolder:
         raise InputError(f"{self.path} holds another run ({differs}): {remedy}")
 
     def recipe(self) -> Recipe | None:
-        """Of the run in the folder; None where there is none, or none that can be read."""
+        """Of the run in the folder, if there is one that can be read."""
         try:
             return Run.read(self.path / "run.json").recipe
         except (OSError, ValueError):
@@ -170,7 +163,7 @@ class RunFolder:
                 entry.unlink()
 
     def _visible(self) -> list[Path]:
-        """What is in the folder but for the lock and files that a killed process left half written."""
+        """The folder's content without the lock and partial files."""
         return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
 
     def result(self) -> dict[str, Any] | None:
@@ -179,7 +172,7 @@ class RunFolder:
         return read_result(path) if path.exists() else None
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """The run is done; its model must be on the disk before."""
+        """Write result.json, the last file of a run: the model must be saved before."""
         if ranks.rank() == 0:
             self.check()
             manifest.forget(self.path, "result.json")
@@ -191,11 +184,6 @@ class RunFolder:
         """Files that are new since the last time, in manifest.json."""
         if ranks.rank() == 0:
             manifest.complete(self.path)
-
-    def name(self, classes: Sequence[str]) -> None:
-        """Write the classes' names, for whoever looks into the folder before the run is finished."""
-        if ranks.rank() == 0 and not (self.path / CLASSES).exists():
-            write_atomically(self.path / CLASSES, json.dumps(classes))
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
@@ -212,7 +200,7 @@ class RunFolder:
             sync(self.path)
 
     def rewind(self, step: int) -> None:
-        """Drop the metrics after `step`, which come again, and files that a killed process left half written."""
+        """Remove metrics after `step`, which are measured again, and partial files of a killed process."""
         if ranks.rank() > 0:
             return
         (self.path / MANIFEST).unlink(missing_ok=True)  # a stage's, whose result was removed
@@ -226,7 +214,7 @@ class RunFolder:
 
 
 def _is_until(line: str, step: int) -> bool:
-    """Whether a line of metrics is of this step or before; half a line, of a process that was killed, is not."""
+    """Whether a line of metrics is of this step or before; a partial line is not."""
     try:
         return bool(parse(line)["step"] <= step)
     except (ValueError, KeyError, TypeError):
@@ -241,10 +229,7 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 def read_result(path: Path) -> dict[str, Any]:
     """A run's result.json, or one that was kept elsewhere; published ones have no checksum."""
     try:
-        result = unsealed(read_json(path))
-        numbers = [result.get(name) or 0 for name in ("accuracy", "source_accuracy", "seconds")]
-        if all(isinstance(each, (int, float)) for each in numbers):
-            return result
+        return unsealed(read_json(path))
     except ValueError:
-        pass
-    raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
+        remedy = "remove it, and run the same command again to repeat the run"
+        raise InputError(f"{path} is damaged: {remedy}") from None

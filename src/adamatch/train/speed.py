@@ -1,4 +1,4 @@
-"""The one place that decides how fast things go: device, precision, compilation, the step as one CUDA graph."""
+"""Device, precision, compilation, and the step as one CUDA graph: decided here and nowhere else."""
 
 import gc
 import platform
@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def images(self) -> torch.device:
-        """Where images wait and views are made: a Mac's GPU has no float64, which views need."""
+        """Where images are stored and augmented: a Mac's GPU has no float64, which augmentation needs."""
         return torch.device("cpu") if self.device.type == "mps" else self.device
 
     def autocast(self) -> torch.autocast:
@@ -51,7 +51,7 @@ class Machine:
 
 
 def choose(device: str = "auto", precision: str = "auto", compile: bool | None = None) -> Machine:  # noqa: A002
-    """What the machine does best, unless told: bf16, compiled and captured on a GPU; float32 and eager on a CPU.
+    """The fastest settings, unless told otherwise: bf16, compiled and captured on a GPU; float32 and eager on a CPU.
 
     A Mac's GPU ("mps") is used when it is asked for: float32 and eager, with views on the CPU.
     """
@@ -79,7 +79,7 @@ def choose(device: str = "auto", precision: str = "auto", compile: bool | None =
 
 
 def compiled(function: Callable[P, T], machine: Machine, say: Callable[[str], None]) -> Callable[P, T]:
-    """The function compiled; as it is where the machine does not compile, or the compiler fails (which is said)."""
+    """The function compiled; uncompiled where the machine does not compile, or (with a message) the compiler fails."""
     if not machine.compile:
         return function
     torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
