@@ -3,10 +3,13 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from mixed import write_mixed
 from test_examples import example
 
 from adamatch import Model, export, load, networks
+from adamatch.base import manifest
 from adamatch.base.errors import InputError
 from adamatch.base.files import checksum
 from adamatch.images.decode import Shape, read_image, square
@@ -222,3 +226,76 @@ def test_the_example_runs_without_torch_and_without_adamatch(tmp_path: Path, sma
     )
     said = [line.split("\t")[:2] for line in done.stdout.splitlines()]
     assert said == [[file, label] for file, label in zip(files, model.predict(files).labels, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a network of one's own, for the command line in ONNX."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("own")
+    model = Model(network(norm=True).eval(), CLASSES, 8, machine=speed.choose("cpu"))
+    model.save(folder)
+    model.export(folder / "model.onnx")
+    return folder
+
+
+def tampered(own: Path, to: Path, change: Callable[[Any], object]) -> Path:
+    """A copy whose ONNX file a stranger has changed, the list of files as well."""
+    shutil.copytree(own, to)
+    proto = onnx.load(to / "model.onnx")
+    change(proto)
+    manifest.forget(to, "model.onnx")
+    (to / "model.onnx").write_bytes(proto.SerializeToString())
+    manifest.complete(to)
+    return to
+
+
+def loop(proto: Any) -> None:
+    body = onnx.helper.make_graph([], "body", [], [])
+    proto.graph.node.append(onnx.helper.make_node("Loop", ["n", "go"], ["x"], body=body))
+
+
+def external(proto: Any) -> None:
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../../../etc/passwd")
+
+
+def foreign(proto: Any) -> None:
+    proto.graph.node[0].domain = "com.microsoft"
+
+
+def local(proto: Any) -> None:
+    proto.functions.add(name="f", domain="mine")
+
+
+@pytest.mark.parametrize("change", [loop, external, foreign, local])
+def test_an_onnx_file_holds_standard_operators_alone(
+    own: Path, tmp_path: Path, change: Callable[[Any], object]
+) -> None:
+    folder = tampered(own, tmp_path / "run", change)
+    with pytest.raises(InputError, match=r"model\.onnx cannot be read \(it has operators that adamatch"):
+        Model.load_for_predictions(folder)
+
+
+def test_an_onnx_file_is_listed_and_as_it_was_written(own: Path, tmp_path: Path) -> None:
+    folder = tampered(own, tmp_path / "run", lambda proto: None)
+    assert len(Model.load_for_predictions(folder).classes) == 3
+    content = bytearray((folder / "model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "model.onnx").write_bytes(content)
+    with pytest.raises(InputError, match="changed since it was written"):
+        Model.load_for_predictions(folder)
+    manifest.forget(folder, "model.onnx")
+    with pytest.raises(InputError, match=r"model\.onnx is not in its manifest\.json: make it anew"):
+        Model.load_for_predictions(folder)
+
+
+def test_names_of_classes_that_are_no_text(tmp_path: Path) -> None:
+    classes = ("caf\udce9", "b", "c")
+    model = Model(network(norm=False).eval(), classes, 8, machine=speed.choose("cpu"))
+    model.export(tmp_path / "model.onnx")
+    facts = {each.key: each.value for each in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert tuple(json.loads(facts["classes"])) == classes
+    model.export(tmp_path / "model.pt2")

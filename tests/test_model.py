@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from adamatch import Model, load, networks
-from adamatch.base import locks
+from adamatch.base import locks, manifest
 from adamatch.base.errors import InputError
 from adamatch.base.files import sealed, unsealed
 from adamatch.train import speed
@@ -99,7 +100,7 @@ def test_saved_and_loaded_it_predicts_the_same(model: Model, tmp_path: Path, own
 
 def test_there_is_no_pickle_in_the_files(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "model.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "model.json", "model.safetensors"]
     assert json.loads((tmp_path / "model.json").read_text())["classes"] == list(CLASSES)
     assert load_file(tmp_path / "model.safetensors").keys() == model.net.state_dict().keys()
     content = (tmp_path / "model.safetensors").read_bytes()
@@ -156,7 +157,7 @@ def outcome(folder: Path, model: Model) -> str:
     return "same"
 
 
-@pytest.mark.parametrize(("name", "least"), [("model.safetensors", 60), ("model.json", 45)])  # there may be white space
+@pytest.mark.parametrize(("name", "least"), [("model.safetensors", 60), ("model.json", 60), ("manifest.json", 0)])
 def test_no_flipped_bit_goes_unnoticed(model: Model, tmp_path: Path, name: str, least: int) -> None:
     found, path = [], model.save(tmp_path) / name
     whole = path.read_bytes()
@@ -172,12 +173,13 @@ def test_what_was_changed_is_named(model: Model, tmp_path: Path) -> None:
     path = model.save(tmp_path) / "model.json"
     text, weights = path.read_text(), (tmp_path / "model.safetensors").read_bytes()
     facts = unsealed(json.loads(text))
+    (tmp_path / "manifest.json").unlink()  # as whoever made the folder may have left it out
 
     def resealed(**changes: object) -> str:
         return json.dumps(sealed(facts | changes))
 
     for written, content, words in (
-        (text, weights[: len(weights) // 2], "model.safetensors cannot be read"),
+        (text, weights[: len(weights) // 2], "model.safetensors was changed since it was saved"),
         (text, weights[:-4] + bytes(4), "model.safetensors was changed since it was saved"),
         (text.replace(CLASSES[0], "purple"), weights, "model.json is damaged"),
         (resealed(classes=["a", "b"]), weights, "holds another network than this WideResNet"),
@@ -201,7 +203,7 @@ def test_a_model_json_of_another_kind(model: Model, tmp_path: Path) -> None:
         assert outcome(tmp_path, model) == f"{tmp_path}/model.json is damaged: train again, or copy it anew", text[:80]
     path.unlink()
     os.mkfifo(path)
-    assert "model.json is damaged" in outcome(tmp_path, model)
+    assert "model.json cannot be read (it is a folder, a pipe or a device" in outcome(tmp_path, model)
 
 
 def test_saved_twice_it_has_the_same_bytes(model: Model, tmp_path: Path) -> None:
@@ -210,3 +212,71 @@ def test_saved_twice_it_has_the_same_bytes(model: Model, tmp_path: Path) -> None
         tmp_path
     )  # as `fit` does in the end: killed in between, both fit together
     assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+def odd(name: str, path: Path) -> None:
+    """Another kind of file in the place of one."""
+    path.unlink()
+    match name:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "link":
+            path.symlink_to("/etc/hostname")
+        case "hole":
+            with path.open("wb") as file:
+                file.truncate(40 << 30)
+
+
+@pytest.mark.posix
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "hole", "nothing"])
+@pytest.mark.parametrize("file", ["model.json", "model.safetensors", "manifest.json"])
+def test_a_folder_with_another_kind_of_file_is_one_line(model: Model, tmp_path: Path, kind: str, file: str) -> None:
+    path = model.save(tmp_path) / file
+    odd(kind, path)
+    said = outcome(tmp_path, model)
+    if file == "manifest.json":  # it counts as none
+        assert said == "same"
+    else:
+        words = {"pipe": "not a regular file", "hole": "40,960 MiB, more than", "nothing": f"{file}"}
+        assert words.get(kind, f"{file} is a link") in said
+        assert "\n" not in said
+    assert any(file in line for line in manifest.problems(tmp_path))
+
+
+JUDGED: tuple[Any, ...] = ("x", [1], {"x": 1}, {"target": {"low": "x"}})
+
+
+def test_a_model_json_of_a_stranger_says_what_a_model_may_be(model: Model, tmp_path: Path) -> None:
+    """Its checksum is right: whoever made it made that, too."""
+    path = model.save(tmp_path) / "model.json"
+    facts = unsealed(json.loads(path.read_text()))
+    (tmp_path / "manifest.json").unlink()
+    wrong: tuple[dict[str, Any], ...] = (
+        *({"classes": each} for each in (["a", "b", "a"], ["a", "", "b"], [], ["a", 1, "b"], "abc", None, {"a": 1})),
+        *({"size": each} for each in (0, -1, 10**9, 8.0, "8", True, None)),
+        *({"shape": "round"}, {"network": None}, {"network": 3}, {"history": []}, {"sha256": None}, {"white": -1}),
+        *({"history": {"accuracy": each}} for each in ("x", [""], {"": 0})),
+        *({"history": {"judge": each}} for each in JUDGED),
+    )
+    for changes in wrong:
+        path.write_text(json.dumps(sealed(facts | changes)))
+        assert outcome(tmp_path, model) == f"{tmp_path}/model.json is damaged: train again, or copy it anew", changes
+    for name in facts.keys() - {"pixels", "white", "history"}:
+        path.write_text(json.dumps(sealed({key: value for key, value in facts.items() if key != name})))
+        assert "model.json" in outcome(tmp_path, model), name
+
+
+def test_weights_that_are_no_numbers(model: Model, tmp_path: Path) -> None:
+    with torch.no_grad():
+        next(model.net.parameters())[0] = float("nan")
+    model.save(tmp_path)
+    assert "model.safetensors holds weights that are no numbers (NaN)" in outcome(tmp_path, model)
+
+
+def test_a_missing_file_is_named(model: Model, tmp_path: Path) -> None:
+    (model.save(tmp_path) / "model.safetensors").unlink()
+    assert f"{tmp_path} is incomplete, model.safetensors is missing" in outcome(tmp_path, model)
+    (tmp_path / "model.json").unlink()
+    assert "holds no model (no model.json)" in outcome(tmp_path, model)

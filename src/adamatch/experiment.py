@@ -81,7 +81,9 @@ def solve(
         if (done := ranks.from_first(folder.result)) is not None:
             again = argument("overwrite", True)
             execution.say(f"the run in {folder.path} is finished, and is not trained again ({again} would)")
-            return tested(training, reopened(training), done)
+            saved = reopened(training)
+            folder.list_files()  # where it was killed before that
+            return tested(training, saved, done)
         if run.continues:
             model = f"the model of the finished run, which is in {folder.earlier}"
             execution.say(f"this is another run: {run.recipe.images:,} images, from {model}")

@@ -28,7 +28,8 @@ import adamatch
 from adamatch.augment.views import normalise
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, reason, unknown
-from adamatch.base.files import destination, write_whole, writing
+from adamatch.base.files import destination, read_checked, write_whole, writing
+from adamatch.base.regular_files import WEIGHTS
 from adamatch.evaluate import predict
 from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.store import Pixels
@@ -68,7 +69,7 @@ def export(
     facts = {
         "adamatch": adamatch.__version__,
         "network": network or type(net).__name__,
-        "classes": json.dumps(classes, ensure_ascii=False),
+        "classes": json.dumps(classes),  # in ASCII: names of folders need not be text
         "size": str(size),
         "shape": shape,
         "white": str(white or SIXTEEN_BITS),  # of 16-bit images that do not say how many bits they use
@@ -112,10 +113,12 @@ class OnnxNetwork(nn.Module):
     def __init__(self, file: Path, checksum: str) -> None:
         """`checksum` is that of model.safetensors: the file has to be made of the same weights."""
         super().__init__()
-        if importlib.util.find_spec("onnxruntime") is None:
-            raise InputError(f"{file} needs onnxruntime: {INSTALL}")
+        if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
+            raise InputError(f"{file} needs {' and '.join(missing)}: {INSTALL}")
         try:
-            self.session = _session(file.read_bytes())
+            found = read_checked(file, WEIGHTS)
+            _check_operators(found)
+            self.session = _session(found)
         except Exception as error:  # whatever ONNX and its runtime raise
             raise InputError(f"{file} cannot be read ({reason(error)}): make it anew with model.export") from None
         if self.session.get_modelmeta().custom_metadata_map.get("sha256") != checksum:
@@ -180,6 +183,22 @@ def _session(content: bytes) -> Any:
     import onnxruntime
 
     return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+
+def _check_operators(content: bytes) -> None:
+    """Standard ones alone: no loops or branches, nobody's own operators, no tensors in other files."""
+    import onnx
+
+    proto = onnx.load_model_from_string(content)
+    attributes = [each for node in proto.graph.node for each in node.attribute]
+    tensors = [*proto.graph.initializer, *(each.t for each in attributes)]
+    if (
+        proto.functions
+        or any(node.domain not in ("", "ai.onnx") for node in proto.graph.node)
+        or any(each.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for each in attributes)
+        or any(each.data_location == onnx.TensorProto.EXTERNAL or each.external_data for each in tensors)
+    ):
+        raise ValueError("it has operators that adamatch does not write")
 
 
 def _run_onnx(session: Any, images: Pixels) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import adamatch
-from adamatch.base import ranks
+from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
 from adamatch.evaluate import Evaluation
@@ -119,8 +119,9 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) 
     history = model.history | {"estimate": estimate} | ({"judge": _shortened(found)} if found else {})
     known = replace(model, history=history)
     if ranks.rank() == 0 and known.history != model.history:
-        known.save(folder.path)
+        manifest.forget(folder.path, "README")
         write_atomically(folder.path / "README", README)
+        known.save(folder.path)  # last: from its history the same command knows that this is done
     return known
 
 
@@ -136,6 +137,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
     if with_twin:
         outputs = outputs.with_twin(eval_outputs.read(folder.path / TWIN))
     found = verdict(outputs, problem.unlabelled, problem.labelled[0], problem.classes, same=same)
+    manifest.forget(folder.path, FILE)
     write_atomically(folder.path / FILE, json.dumps(sealed(found), indent=1))
     return found
 

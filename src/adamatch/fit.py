@@ -106,6 +106,8 @@ def fit(
         data = UserData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
         with precompile.compiled(chosen.recipe, (method, ALONE) if twin else (method,), machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
+            if "" in problem.classes:
+                raise InputError("a class has no name: give one to its images")
             if own is not None:
                 _check_output(own, len(problem.classes), chosen.recipe.size)
             roles = [role for role, images in given.items() if images is not None and role != "test"]
@@ -138,14 +140,16 @@ def fit(
             execution.say(beside.line)
         with folder.hold():
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
-            if beside:
-                twins.train(beside, problem, folder, execution, net=own)
-            told = replace(finalised(model, problem, folder, same=same or few), folder=out)
-            if ranks.rank() == 0 and page.is_older(out):
-                page.finish(told, problem, data, given)
-                if own is not None:
-                    with suppress(InputError):  # without it, the command line cannot predict
-                        told.export(out / ONNX)
+            with page.named(out):
+                if beside:
+                    twins.train(beside, problem, folder, execution, net=own)
+                told = replace(finalised(model, problem, folder, same=same or few), folder=out)
+                if ranks.rank() == 0 and page.is_older(out):
+                    page.finish(told, problem, data, given)
+                    if own is not None:
+                        with suppress(InputError):  # without it, the command line cannot predict
+                            told.export(out / ONNX)
+            folder.list_files()
         if not quiet and ranks.rank() == 0:
             printed.ending(told, out)
         return told

@@ -1,25 +1,27 @@
 """A trained classifier: predict, evaluate, save, load. On disk: safetensors for weights, JSON for all else."""
 
+import hashlib
 import json
 import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as parse_tensors
 from torch import Tensor, nn
 
 from adamatch import export as exporting
 from adamatch import networks
-from adamatch.base import locks, ranks
-from adamatch.base.errors import InputError, shortened
-from adamatch.base.files import checksum, make_folder, read_sealed, sealed, write_atomically
+from adamatch.base import locks, manifest, ranks
+from adamatch.base.errors import InputError, reason, shortened
+from adamatch.base.files import checksum, listed, make_folder, read_checked, read_sealed, sealed, write_atomically
+from adamatch.base.regular_files import WEIGHTS
+from adamatch.config.recipe import LARGEST_SIZE
 from adamatch.evaluate import Score, predict, score
-from adamatch.images.decode import Shape
+from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.reading import read, stream
 from adamatch.predictions import Predictions
 from adamatch.report import page
@@ -30,6 +32,7 @@ from adamatch.train.speed import Machine
 from adamatch.verdict import summary
 
 VERSION = 1
+FILES = ("model.safetensors", "model.json")
 ONNX = "model.onnx"  # in a run's folder: for networks of one's own, predictions without their code
 NAMED = 10  # classes that are named
 
@@ -114,12 +117,18 @@ class Model:
         Returns the largest difference of its probabilities to those of `predict`; above 1e-4 no file is written.
         """
         about: dict[str, Any] = {"network": self.network, "shape": self.shape, "white": self.white}
-        return exporting.export(self.net, file, to, classes=self.classes, size=self.size, **about)
+        folder, name = Path(file).parent, Path(file).name
+        manifest.forget(folder, name)
+        difference = exporting.export(self.net, file, to, classes=self.classes, size=self.size, **about)
+        if (folder / "model.json").is_file():
+            manifest.complete(folder, *FILES, name)
+        return difference
 
     def save(self, folder: str | Path) -> Path:
-        """model.safetensors and model.json, which has the checksum of the first and of itself."""
+        """model.safetensors, and model.json with the checksum of that and of itself; manifest.json lists both."""
         folder = Path(folder)
         make_folder(folder)
+        manifest.forget(folder, *FILES)
         write_tensors(folder / "model.safetensors", self.net.state_dict())
         facts = {
             "version": VERSION,
@@ -133,6 +142,7 @@ class Model:
             "sha256": checksum(folder / "model.safetensors"),
         }
         write_atomically(folder / "model.json", json.dumps(sealed(facts), indent=1))
+        manifest.complete(folder, *FILES)
         return folder
 
     @classmethod
@@ -165,13 +175,20 @@ class Model:
         facts = _facts(folder)
         if facts["network"] or not (folder / ONNX).is_file():
             return cls.load(folder, device=device)
+        if ONNX not in listed(folder):
+            raise InputError(f"{folder / ONNX} is not in its manifest.json: make it anew with model.export")
         return cls._of(facts, exporting.OnnxNetwork(folder / ONNX, facts["sha256"]), speed.choose("cpu"), folder)
 
     @classmethod
     def _of(cls, facts: dict[str, Any], net: nn.Module, machine: Machine, folder: Path) -> Self:
         about = {name: facts[name] for name in ("size", "network", "history", "shape")}
         more: dict[str, Any] = {"machine": machine, "folder": folder, "white": facts.get("white", 0)}
-        return cls(net, tuple(facts["classes"]), **about, **more)
+        model = cls(net, tuple(facts["classes"]), **about, **more)
+        try:
+            repr(model)
+        except Exception:  # its history is of any shape, where somebody else made the file
+            raise _damaged(folder) from None
+        return model
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
@@ -185,14 +202,33 @@ def _facts(folder: Path) -> dict[str, Any]:
         facts = read_sealed(folder / "model.json")
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} holds no model (no model.json): {_remedy(folder)}") from None
+    except InputError:
+        raise
     except ValueError:
-        raise InputError(f"{folder}/model.json is damaged: train again, or copy it anew") from None
-    if facts["version"] != VERSION:
+        raise _damaged(folder) from None
+    if facts.get("version") != VERSION:
         raise InputError(
-            f"{folder}/model.json was written by another version of adamatch (format {shortened(facts['version'])}, "
-            f"this one reads {VERSION}): load it with that version, or train again"
+            f"{folder}/model.json was written by another version of adamatch (format "
+            f"{shortened(facts.get('version'))}, this one reads {VERSION}): load it with that version, or train again"
         )
+    if not _is_sound(facts):
+        raise _damaged(folder)
     return facts
+
+
+def _is_sound(facts: dict[str, Any]) -> bool:
+    """Whether model.json says what `save` may have written: its checksum does not tell who made it."""
+    kinds = {"classes": list, "size": int, "network": str, "shape": str, "history": dict, "sha256": str}
+    if any(type(facts.get(name)) is not kind for name, kind in kinds.items()):
+        return False
+    classes, white = facts["classes"], facts.get("white", 0)
+    named = all(isinstance(name, str) and name for name in classes) and len({*classes}) == len(classes) > 0
+    images = 0 < facts["size"] <= LARGEST_SIZE and facts["shape"] in get_args(Shape)
+    return named and images and type(white) is int and 0 <= white <= SIXTEEN_BITS
+
+
+def _damaged(folder: Path) -> InputError:
+    return InputError(f"{folder}/model.json is damaged: train again, or copy it anew")
 
 
 def _remedy(folder: Path) -> str:
@@ -209,11 +245,20 @@ def _remedy(folder: Path) -> str:
 
 def _tensors(path: Path, known: str) -> dict[str, Tensor]:
     """The weights, of which model.json has the checksum."""
+    again = "train again, or copy it anew"
     try:
-        found, tensors = checksum(path), load_file(path)
-    except (OSError, SafetensorError) as error:
-        first = (getattr(error, "strerror", None) or str(error).strip()).splitlines()[0].rstrip(":")
-        raise InputError(f"{path} cannot be read ({first}): train again, or copy it anew") from None
-    if found != known:
-        raise InputError(f"{path} was changed since it was saved (its checksum differs): train again, or copy it anew")
+        found = read_checked(path, WEIGHTS)
+        if hashlib.sha256(found).hexdigest() != known:
+            raise ValueError
+        tensors = parse_tensors(found)
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} is incomplete, {path.name} is missing: {again}") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(f"{path} was changed since it was saved (its checksum differs): {again}") from None
+    except Exception as error:  # what a stranger made may have a right checksum
+        raise InputError(f"{path} cannot be read ({reason(error)}): {again}") from None
+    if any(each.isnan().any() for each in tensors.values() if each.is_floating_point()):
+        raise InputError(f"{path} holds weights that are no numbers (NaN): {again}")
     return tensors

@@ -146,16 +146,20 @@ def parquet_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
     from pyarrow import parquet
 
     kinds: list[Any] = [pyarrow.string(), pyarrow.string(), *[pyarrow.float32()] * (len(classes) + 1)]
-    schema = pyarrow.schema(list(zip(columns(classes), kinds, strict=True)))
+    schema = pyarrow.schema(list(zip(_as_text(columns(classes)), kinds, strict=True)))
     with _complete(file, lambda part: parquet.ParquetWriter(part, schema)) as rows:
 
         def write(found: Predictions) -> None:
-            paths = [path.encode(errors="backslashreplace").decode() for path in found.paths]  # names that are no text
-            values = [paths, found.labels, found.probabilities.max(1), *found.probabilities.T]
+            values = [*map(_as_text, (found.paths, found.labels)), found.probabilities.max(1), *found.probabilities.T]
             with writing(file):
                 rows.write_table(pyarrow.table([pyarrow.array(each) for each in values], schema=schema))
 
         yield write
+
+
+def _as_text(names: Iterable[str]) -> list[str]:
+    """Names of files and folders need not be text."""
+    return [name.encode(errors="backslashreplace").decode() for name in names]
 
 
 @contextmanager

@@ -104,9 +104,9 @@ def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.read_json(path)
     os.mkfifo(path)
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         files.read_json(path)
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(ValueError, match="not a regular file"):
         files.read_json(tmp_path)
 
 

@@ -2,23 +2,28 @@
 
 import atexit
 import json
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import torch
-from colours import TINY, arrays
+from colours import TINY, arrays, network
 from fuzz import damage, data_targets
 from fuzz.target import Target
 from published import formats
 
 import adamatch
 from adamatch import networks
+from adamatch.base import manifest
 from adamatch.base.errors import InputError
+from adamatch.base.files import MANIFEST, SEAL, checksum, sealed
 from adamatch.cli.choose import choose
 from adamatch.config.run import Run
 from adamatch.grid import cost, figures, lease, render, tables
@@ -26,7 +31,7 @@ from adamatch.grid.state import Folders
 from adamatch.images.store import Store
 from adamatch.model import Model
 from adamatch.report import page, printed
-from adamatch.train import checkpoint
+from adamatch.train import checkpoint, speed
 from adamatch.train.run_folder import RunFolder
 
 RUN = Run(source="rendered", target="handwritten")
@@ -123,6 +128,60 @@ def _load(path: Path) -> Any:
     return found.probabilities, found.labels, model.size, model.history
 
 
+def _put_right(path: Path) -> Any:
+    """As a stranger would who has changed a file: every checksum is made right again."""
+    folder = path.parent
+    (folder / MANIFEST).unlink()
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        facts = json.loads((folder / "model.json").read_bytes())
+        if path.name != "model.json":
+            facts["sha256"] = checksum(folder / "model.safetensors")
+        facts.pop(SEAL, None)
+        (folder / "model.json").write_text(json.dumps(sealed(facts)))
+    return _load(path)
+
+
+def _own(folder: Path) -> Path:
+    """A network of one's own beside its ONNX file."""
+    torch.manual_seed(0)
+    model = Model(network(norm=True).eval(), ("a", "b", "c"), 8, machine=speed.choose("cpu"))
+    model.save(folder)
+    model.export(folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def _put_onnx_right(path: Path) -> Any:
+    manifest.forget(path.parent, path.name)
+    manifest.complete(path.parent, path.name)
+    return _predict(path)
+
+
+def _predict(path: Path) -> Any:
+    """As the command does."""
+    model = Model.load_for_predictions(path.parent, device="cpu")
+    return model.predict(formats.random_images(2, 8, 8, 3)).probabilities
+
+
+def _odd(folder: Path) -> Path:
+    """What is in `odd` chooses a file of the folder, and what comes in its place."""
+    _model().save(folder)
+    (folder / "odd").write_bytes(bytes(64))
+    return folder / "odd"
+
+
+def _load_odd(path: Path) -> Any:
+    choose, known = Random(path.read_bytes()), path.read_bytes() == bytes(64)
+    file = path.with_name(choose.choice(("model.json", "model.safetensors", MANIFEST)))
+    kinds = (os.mkfifo, lambda place: place.symlink_to("/dev/zero"), lambda place: place.symlink_to("/etc/passwd"))
+    more = (lambda place: os.truncate(os.open(place, os.O_CREAT | os.O_WRONLY), 40 << 30), Path.mkdir, lambda place: 0)
+    if not known:
+        file.unlink()
+        choose.choice((*kinds, *more))(file)
+    problems = list(manifest.problems(path.parent))
+    assert known or file.name in problems[0]
+    return _load(path)
+
+
 def _checkpoint(file: str, folder: Path) -> Path:
     for step in (5, 10):
         checkpoint.save(folder, step, {"w": torch.arange(40.0) + step}, {"seconds": 1.0, "generator": [1, 2]})
@@ -209,6 +268,14 @@ TARGETS: dict[str, Target] = {
     "step times": Target(_steps, _estimate, inside=JSON),
     "model.json": Target(partial(_saved, "model.json"), _load, True, JSON),
     "model.safetensors": Target(partial(_saved, "model.safetensors"), _load, True, (damage.safetensors,)),
+    "manifest.json": Target(partial(_saved, MANIFEST), _load, True, JSON),
+    "tampered model.json": Target(partial(_saved, "model.json"), _put_right, inside=JSON * 3),
+    "tampered model.safetensors": Target(
+        partial(_saved, "model.safetensors"), _put_right, inside=(damage.safetensors,) * 3
+    ),
+    "odd model folder": Target(_odd, _load_odd, True),
+    "model.onnx": Target(_own, _predict, True),
+    "tampered model.onnx": Target(_own, _put_onnx_right),
     "checkpoint.json": Target(partial(_checkpoint, "step-000000010.json"), _newest, True, JSON),
     "checkpoint.safetensors": Target(
         partial(_checkpoint, "step-000000010.safetensors"), _newest, True, (damage.safetensors,)

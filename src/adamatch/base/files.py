@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adamatch.base.errors import InputError
+from adamatch.base.regular_files import LARGEST, opened, read_own
 
 T = TypeVar("T")
+MANIFEST = "manifest.json"  # in a folder: the size and checksum of each of its files (`base.manifest`)
 SEAL = "own_sha256"  # where a JSON object keeps the checksum of all else in it
 FULL = {errno.ENOSPC, errno.EDQUOT}
 # A network file system that was away for a moment: a stale handle, a broken connection, a timeout.
@@ -42,9 +43,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             write(part)
             sync(part)
             os.replace(part, path)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+            if isinstance(error, OSError):  # of a write or a sync it names no file
+                error.filename = str(path)
             raise
         sync(path.parent)
 
@@ -117,17 +120,40 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file, in bounded memory."""
 
     def once() -> str:
-        with path.open("rb") as file:
+        with opened(path, None) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     return with_retries(once)
 
 
+def read_checked(path: Path, largest: int = LARGEST) -> bytes:
+    """A file that this package wrote, as its folder's manifest lists it, if it does.
+
+    Any other file raises ValueError, a missing one OSError.
+    """
+    found = with_retries(lambda: read_own(path, largest))
+    known = listed(path.parent).get(path.name) or listed(path.parent.parent).get(f"{path.parent.name}/{path.name}")
+    if known and known != [len(found), hashlib.sha256(found).hexdigest()]:
+        raise ValueError("changed since it was written")
+    return found
+
+
+def listed(folder: Path) -> dict[str, Any]:
+    """What a folder's manifest lists: [size, SHA-256] of each file, None of those that may change.
+
+    Nothing where there is none, or a damaged one.
+    """
+    try:
+        files = unsealed(parse(with_retries(lambda: read_own(folder / MANIFEST))))["files"]
+        sound = all(each is None or [*map(type, each)] == [int, str] for each in files.values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return files if sound else {}
+
+
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Anything else raises ValueError, a missing file OSError."""
-    if not stat.S_ISREG(with_retries(path.stat).st_mode):  # a pipe would be waited for
-        raise ValueError(f"{path} is not a file")
-    return parse(with_retries(path.read_bytes))
+    """The content of a JSON file that this package wrote. Anything else raises ValueError, a missing file OSError."""
+    return parse(read_checked(path))
 
 
 def parse(text: str | bytes) -> Any:

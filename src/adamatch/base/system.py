@@ -17,10 +17,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def text(name: str) -> str:
+    """What Linux says in /proc."""
+    return (PROC / name).read_text()
+
+
 def free_memory() -> int:
     """Bytes, those of the file cache counted as free. Half of all memory where only that is known (macOS)."""
     with suppress(OSError, StopIteration, ValueError):  # Linux alone has it
-        lines = (PROC / "meminfo").read_text().splitlines()
+        lines = text("meminfo").splitlines()
         available = 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:")))
         return max(0, min([available, *_left_in_groups()]))
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}) and hasattr(os, "sysconf"):
@@ -31,7 +36,7 @@ def free_memory() -> int:
 def _left_in_groups() -> Iterator[int]:
     """The memory left in each control group (version 2) of this process: containers and cluster jobs have limits."""
     with suppress(OSError, StopIteration):
-        lines = (PROC / "self" / "cgroup").read_text().splitlines()
+        lines = text("self/cgroup").splitlines()
         inner = GROUPS / next(line.removeprefix("0::/") for line in lines if line.startswith("0::/"))
         for group in (inner, *inner.parents):
             with suppress(OSError, ValueError):  # "max" is no number

@@ -20,7 +20,7 @@ from adamatch.cli.choose import choose
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.options import name_methods_and_networks
 from adamatch.cli.train import train
-from adamatch.cli.use import evaluate, export, predict, report
+from adamatch.cli.use import evaluate, export, predict, report, verify
 
 LATER = {"data": "adamatch.datasets.commands", "grid": "adamatch.grid.commands"}
 
@@ -56,7 +56,7 @@ app = typer.Typer(
 )
 app.add_typer(typer.Typer(), name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(typer.Typer(), name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, report, choose, export, train):
+for command in (demo, fit, predict, evaluate, report, choose, export, verify, train):
     app.command()(command)
 
 

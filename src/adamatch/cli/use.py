@@ -83,6 +83,31 @@ def evaluate(
     printed.score(score)
 
 
+def verify(
+    folders: Annotated[list[Path], typer.Argument(help="Runs, saved models, or stores of `data prepare`")],
+) -> None:
+    """Compare every file with what was written: its size and its checksum. Exit code 1: one is damaged or missing.
+
+    [bold]Example[/bold]: adamatch verify runs/art
+    """
+    from adamatch.base import manifest
+    from adamatch.images.reading import is_store
+    from adamatch.images.store import Store
+
+    damaged = False
+    for folder in folders:
+        if is_store(folder):
+            Store.open(folder, whole=True)  # an error is its line
+            found = []
+        else:
+            found = list(manifest.problems(folder))
+        for line in found or [f"{folder}: every file is as it was written"]:
+            say(line)
+        damaged = damaged or bool(found)
+    if damaged:
+        raise typer.Exit(1)
+
+
 def _warn(lines: list[str]) -> None:
     for line in lines:
         say(f"warning: {line}", stderr=True)

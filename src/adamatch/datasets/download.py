@@ -12,6 +12,7 @@ from typing import Any
 
 from adamatch.base.errors import InputError
 from adamatch.base.files import writing
+from adamatch.base.regular_files import open_file
 from adamatch.datasets.source import File
 
 ATTEMPTS = 4  # per source
@@ -64,7 +65,7 @@ def wrong(path: Path, file: File) -> str | None:
         return f"has {path.stat().st_size:,} bytes, not {file.size:,}"
     if file.checksum:
         kind = "sha256" if len(file.checksum) == 64 else "md5"
-        with path.open("rb") as opened:
+        with open_file(path, None) as opened:
             if hashlib.file_digest(opened, kind).hexdigest() != file.checksum:
                 return f"has another {kind.upper()} than the published one"
     return None

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adamatch.base import locks
+from adamatch.base import locks, system
 from adamatch.base.errors import InputError
 from adamatch.base.files import read_json
 
@@ -42,7 +42,7 @@ _sights: dict[tuple[Path, str], Sight] = {}
 def this_machine() -> str:
     """The kernel that runs us, so that two machines of the same name are told apart."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = system.text("sys/kernel/random/boot_id").strip()
     except OSError:
         boot = str(uuid.getnode())
     return f"{platform.node()} {boot}"

@@ -5,6 +5,8 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from adamatch.base.regular_files import read_file
+
 SUITES = ("digitfive", "domainnet64", "domainnet224")
 LABELS = (1, 5, 10, 25)
 ABLATION_PAIRS = (  # of section 5
@@ -16,7 +18,7 @@ ABLATION_PAIRS = (  # of section 5
     ("sketch", "clipart"),
 )
 
-_NUMBERS = tomllib.loads((Path(__file__).parent / "published.toml").read_text())
+_NUMBERS = tomllib.loads(read_file(Path(__file__).parent / "published.toml").decode())
 UDA, SSL, SSDA = (_NUMBERS[task] for task in ("uda", "ssl", "ssda"))  # rows: methods; SSL, SSDA end with their Avg
 PRETRAINED, ABLATION = _NUMBERS["pretraining"], _NUMBERS["ablation"]
 PRETRAINED_COLUMNS = ("random init (8M)", "pre-train (8M)", "pre-train (2M)", "pre-train (best window: ORACLE)")

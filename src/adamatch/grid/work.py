@@ -27,6 +27,7 @@ from adamatch import experiment
 from adamatch.base import locks
 from adamatch.base.errors import InputError, Interruption, shown
 from adamatch.base.files import disk_is_full, disk_reason, is_transient
+from adamatch.base.regular_files import read_own
 from adamatch.config.run import Run
 from adamatch.datasets.catalog import default_root
 from adamatch.grid import cost, lease
@@ -273,7 +274,7 @@ def write_token(folder: Path) -> Path:
 def check_shared(token: Path, out: Path) -> None:
     """That this machine sees the folder of the machine that started the grid."""
     end = time.monotonic() + PATIENCE
-    while not token.exists() or token.read_text() != token.name:
+    while not token.exists() or read_own(token).decode() != token.name:
         if time.monotonic() > end:
             remedy = "give --out on a file system that all machines share, at the same path"
             raise InputError(f"{platform.node()} does not see the {out} that the grid was started with: {remedy}")

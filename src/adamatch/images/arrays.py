@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from adamatch.base.errors import InputError
+from adamatch.base import system
+from adamatch.base.errors import InputError, reason
 from adamatch.images.decode import Shape, Square, square, to_rgb, white_of
 from adamatch.images.labels import translate
 from adamatch.images.store import Labels, Pixels, Store
@@ -30,6 +31,9 @@ def from_arrays(
     `white` is that of uint16; 0: 4095 where nothing is above it, else 65535. `size` None: the images' own.
     """
     images = _array(images)
+    whole = images.dtype == np.uint8 and images.flags.c_contiguous  # it is not copied
+    if not whole and images.size * images.itemsize > system.free_memory():
+        raise InputError(f"an array of shape {images.shape} does not fit into memory: give its images in portions")
     if images.dtype == np.uint16 and images.size:
         white = white or white_of(int(images.max()))
     info = {"white": white if images.dtype == np.uint16 else 0}
@@ -52,7 +56,10 @@ def from_arrays(
 def one_square(image: Any, how: Square, name: str) -> Pixels:
     """One image of any kind; an error calls it `name`."""
     if isinstance(image, Image.Image):
-        return square(to_rgb(image, how.white), how.size, how.shape)
+        try:
+            return square(to_rgb(image, how.white), how.size, how.shape)
+        except Exception as error:  # one that is closed, or whose file is damaged
+            raise InputError(f"{name} cannot be read ({reason(error)})") from None
     values = _array(image)
     batch = values[None, ..., None] if values.ndim == 2 else values[None]
     try:
@@ -72,10 +79,16 @@ def check_indices(labels: NDArray[Any], classes: int) -> Labels:
 
 
 def _array(values: Any) -> NDArray[Any]:
-    if hasattr(values, "detach"):
+    if np.ma.is_masked(values):
+        raise InputError("masked arrays are not read: give values for what is masked, with .filled(0) for example")
+    if not hasattr(values, "detach"):
+        return np.asarray(values)
+    try:
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values  # which NumPy does not know
-    return np.asarray(values)
+        return np.asarray(values)
+    except (RuntimeError, TypeError) as error:  # of tensors that hold no values, or not in rows
+        raise InputError(f"this tensor cannot be read ({reason(error)}): give an ordinary one") from None
 
 
 def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:

@@ -54,5 +54,7 @@ def _look(image: Any) -> tuple[int, int]:
         return 0, 0
     if isinstance(image, Image.Image):
         return 0, int(np.asarray(image).max()) if image.mode.startswith("I;16") else 0
-    values = np.asarray(image)
-    return 0, int(values.max()) if values.dtype == np.uint16 and values.size else 0
+    with suppress(Exception):
+        values = np.asarray(image)
+        return 0, int(values.max()) if values.dtype == np.uint16 and values.size else 0
+    return 0, 0

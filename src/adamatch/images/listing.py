@@ -93,13 +93,13 @@ def is_list(path: str | Path) -> bool:
 def contains(source: Any, path: str | Path) -> bool:
     """Whether a path lies in a folder that was given as images."""
     whole = Path(path).resolve()
-    return any(each.is_dir() and whole.is_relative_to(each.resolve()) for each in _named(source))
+    return any(os.path.isdir(each) and whole.is_relative_to(each.resolve()) for each in _named(source))
 
 
 def lies_in(source: Any, folder: Path) -> bool:
     """Whether any of the folders, lists and files that were given, or that a list names, lies in this folder."""
     named = _named(source)
-    lists = [each for each in named if is_list(each) and each.is_file()]
+    lists = [each for each in named if is_list(each) and os.path.isfile(each)]
     paths = [path for each in lists for path in list_files(each, Wanted(labelled=False, missing=True))[0]]
     return any(each.resolve().is_relative_to(folder.resolve()) for each in (*named, *paths))
 
@@ -117,7 +117,7 @@ def _rows(source: Any, wanted: Wanted) -> list[Row]:
         path = Path(source)
         if is_list(path):
             return _csv(path, wanted)
-        return [(path, None)] if path.is_file() and not wanted.labelled else _folder(path, wanted)
+        return [(path, None)] if os.path.isfile(path) and not wanted.labelled else _folder(path, wanted)
     if isinstance(source, Mapping):
         return _several([(str(name), each) for name, each in source.items()], wanted)
     if is_frame(source):
@@ -218,8 +218,8 @@ def _several(sources: Iterable[tuple[str, Any]], wanted: Wanted) -> list[Row]:
 
 def _folder(folder: Path, wanted: Wanted) -> list[Row]:
     """One folder per class, or images alone (no labels)."""
-    if not folder.is_dir():
-        raise InputError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
+    if not os.path.isdir(folder):  # not is_dir(): a name that is too long would raise its own error
+        raise InputError(f"{folder} {'is not a folder' if os.path.exists(folder) else 'does not exist'}")
     if wanted.labelled is False:
         return [(path, None) for path in _below(folder)]
     inside = sorted(folder.iterdir())

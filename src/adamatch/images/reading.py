@@ -1,5 +1,6 @@
 """Anything that holds images -> a store, at once or a portion at a time."""
 
+import os
 import random
 import statistics
 from collections import deque
@@ -132,7 +133,8 @@ def median_side(source: Any, sample: int = 200) -> int:
 
 
 def is_store(source: Any) -> bool:
-    return isinstance(source, (str, Path)) and (Path(source) / "store.json").is_file()
+    # os.path: of names that are too long, is_file() would raise an error.
+    return isinstance(source, (str, Path)) and os.path.isfile(Path(source) / "store.json")
 
 
 def read_files(

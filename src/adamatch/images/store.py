@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from adamatch.base import system
 from adamatch.base.errors import InputError, reason
 from adamatch.base.files import checksum, read_sealed, sealed, sync, write_atomically, writing
+from adamatch.base.regular_files import mapped
 
 VERSION = 1
 Pixels = NDArray[np.uint8]
@@ -48,8 +49,13 @@ class Store:
             head = read_sealed(path / "store.json")
             if head["version"] != VERSION:
                 raise ValueError("it was written by another version")
-            images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
-            labels = np.load(path / "labels.npy", allow_pickle=False) if head["labelled"] else None
+            images = mapped(path / "images.npy")
+            labels = np.array(mapped(path / "labels.npy")) if head["labelled"] else None
+            _, height, width, channels = images.shape
+            if (height, channels, images.dtype) != (width, 3, np.uint8):
+                raise ValueError(f"images.npy holds no images, but {images.shape} of {images.dtype}")
+            if images.offset + images.nbytes != (path / "images.npy").stat().st_size:
+                raise ValueError("images.npy has another size than it says")
         except Exception as error:  # NumPy raises errors of all kinds when a header is damaged
             if not os.path.exists(path / "store.json"):
                 remedy = "make one with `adamatch data prepare`"
@@ -84,7 +90,7 @@ class Writer:
             self.partial.mkdir(parents=True)
             np.lib.format.open_memmap(file, "w+", np.uint8, (count, size, size, 3)).flush()
             system.fill(file)
-        self.images: Pixels = np.load(file, mmap_mode="r+")
+        self.images: Pixels = mapped(file, "r+")
 
     def commit(self, labels: Labels | None, classes: Sequence[str], info: Mapping[str, Any]) -> Store:
         """Write labels and header, with checksums, and give the folder its final name."""

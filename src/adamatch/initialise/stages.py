@@ -14,19 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from adamatch.base import ranks
-from adamatch.base.files import make_folder, write_whole
+from adamatch.base.files import make_folder, read_checked
+from adamatch.base.regular_files import WEIGHTS
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.initialise import embed, propagate, simclr
 from adamatch.initialise.probe import fit_head
 from adamatch.networks.frozen import Upper
-from adamatch.train import distributed
+from adamatch.train import checkpoint, distributed
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
@@ -138,19 +139,19 @@ def _save(folder: RunFolder, net: nn.Module, sure: NDArray[np.float32] | None) -
         return
     folder.check()
     make_folder(folder.checkpoints)
-    state = {name: each.contiguous() for name, each in net.state_dict().items()}
+    state = net.state_dict()
     if sure is not None:
         state[LABELS] = torch.from_numpy(sure)
-    write_whole(folder.checkpoints / FILE, lambda part: save_file(state, part))
+    checkpoint.write_tensors(folder.checkpoints / FILE, state)
     shutil.rmtree(folder.checkpoints / simclr.FOLDER, ignore_errors=True)
 
 
 def _load(folder: RunFolder, net: nn.Module) -> tuple[bool, NDArray[np.float32] | None]:
     """Whether the network could be read, and the labels beside it; a damaged file counts as none."""
     try:
-        state = load_file(folder.checkpoints / FILE)
+        state = load(read_checked(folder.checkpoints / FILE, WEIGHTS))
         labels = state.pop(LABELS, None)
         net.load_state_dict(state)
-    except (OSError, SafetensorError, RuntimeError):
+    except (OSError, ValueError, SafetensorError, RuntimeError):
         return False, None
     return True, None if labels is None else labels.numpy()

@@ -1,5 +1,6 @@
 """Starting weights: from a file or from timm, into any network, matched by name, with a report of what fitted."""
 
+import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from adamatch.base.errors import InputError, shown
+from adamatch.base.regular_files import WEIGHTS, read_file
 from adamatch.networks.pretrained import TIMM, Timm, timm_mean, timm_state
 
 Shape = tuple[int, ...]
@@ -122,12 +124,13 @@ def read_weights(where: str) -> dict[str, Tensor]:
     path = Path(where)
     if not path.is_file():
         raise InputError(f"{where} is no file of weights: give {FORMS}")
+    content = read_file(path, WEIGHTS)
     try:
         state: Any
         if path.suffix == ".safetensors":
-            state = load_file(path)
+            state = load(content)
         else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         for name in CONTAINERS:
             if isinstance(state, Mapping) and isinstance(state.get(name), Mapping):
                 state = state[name]

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from adamatch.base.files import read_sealed, sealed, write_atomically, write_whole
+from adamatch.base import manifest
+from adamatch.base.files import read_checked, read_sealed, sealed, write_atomically, write_whole
+from adamatch.base.regular_files import arrays_in
 from adamatch.evaluate import predict, score
 from adamatch.images.store import Labels, Pixels
 from adamatch.images.tasks import Problem
@@ -99,6 +101,7 @@ def save(notes: ImageStatistics, folder: Path) -> None:
         "confusion": None if notes.confusion is None else notes.confusion.tolist(),
         "missing": notes.missing,
     }
+    manifest.forget(folder, IMAGES, MAP)
     write_atomically(folder / IMAGES, json.dumps(sealed(facts)))
     if (drawn := notes.map) is not None:
         points = {name: getattr(drawn, name).astype(np.float16) for name in ("source", "target")}
@@ -119,9 +122,9 @@ def load(folder: Path) -> ImageStatistics:
     confusion = None if facts["confusion"] is None else np.array(facts["confusion"], np.int64)
     missing, drawn = tuple(facts["missing"]), None
     try:
-        with np.load(folder / MAP, allow_pickle=False) as arrays:
-            points = {name: arrays[name].astype(np.float32) for name in ("source", "target")}
-            drawn = FeatureMap(**{**arrays} | points | {"how": str(arrays["how"])})
+        arrays: dict[str, Any] = arrays_in(read_checked(folder / MAP))
+        points = {name: arrays[name].astype(np.float32) for name in ("source", "target")}
+        drawn = FeatureMap(**(arrays | points | {"how": str(arrays["how"])}))
     except Exception:  # NumPy and zipfile raise all kinds
         missing = missing or ("There is no map: map.npz is not in the folder, or damaged.",)
     return ImageStatistics(source, target, confusion, drawn, facts["given"], missing)

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -11,8 +12,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import adamatch
+from adamatch.base import ranks
+from adamatch.base.console import say
 from adamatch.base.errors import JOINERS, UNPRINTABLE, InputError
 from adamatch.base.files import destination, disk_reason, write_whole, writing
+from adamatch.base.regular_files import opened
 from adamatch.config.run import OWN
 from adamatch.datasets import benchmarks
 from adamatch.images.tasks import Problem
@@ -61,6 +65,21 @@ def is_older(folder: Path) -> bool:
     )
 
 
+@contextmanager
+def named(folder: Path) -> Iterator[None]:
+    """A run that ends within it, perhaps by Ctrl-C, has a model: where it has no page of it, what makes one is said."""
+    try:
+        yield
+    except BaseException as error:
+        if ranks.rank() == 0 and is_older(folder) and _command(folder) not in str(error):
+            say(f"the model is in {folder}; {_command(folder)} makes a page of it", stderr=True)
+        raise
+
+
+def _command(folder: Path) -> str:
+    return f"`adamatch report {shlex.quote(str(folder))}`"
+
+
 def finish(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any]) -> Path:
     """At the end of `fit`: save the statistics of its images, and make the page."""
     images, folder = image_statistics.of_own(model, problem, data, given), model.folder
@@ -69,7 +88,7 @@ def finish(model: Any, problem: Problem, data: UserData, given: Mapping[str, Any
         return write(folder, images=images)
     except (OSError, InputError) as error:
         why = f"the model is in {folder}, but its page cannot be written ({disk_reason(error)})"
-        raise InputError(f"{why}: see to it, then `adamatch report {shlex.quote(str(folder))}`") from None
+        raise InputError(f"{why}: see to it, then {_command(folder)}") from None
 
 
 def statistics_of(record: Record, load: Load | None = None, data: str | Path | None = None) -> ImageStatistics:
@@ -101,10 +120,15 @@ def save(path: Path, text: str) -> Path:
     """Write a page; only a page of this package is overwritten."""
     end = destination(path)
     with writing(path):
-        if os.path.exists(end) and b'name="generator" content="adamatch' not in end.read_bytes()[:2000]:
+        if os.path.exists(end) and b'name="generator" content="adamatch' not in _head(end):
             raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
         write_whole(end, lambda part: part.write_bytes(text.encode()))
     return path
+
+
+def _head(page: Path) -> bytes:
+    with opened(page, None) as file:
+        return file.read(2000)
 
 
 def template(name: str) -> Any:

@@ -12,7 +12,7 @@ from rich.text import Text
 from adamatch.base.cli_names import argument
 from adamatch.base.console import percent, print_table, say
 from adamatch.base.errors import shown
-from adamatch.base.files import parse
+from adamatch.base.files import parse, read_checked
 from adamatch.evaluate import Score
 from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
@@ -79,7 +79,7 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
 def _last_row(folder: RunFolder) -> dict[str, Any]:
     """The last line of metrics.jsonl; nothing where there is none."""
     try:
-        row: dict[str, Any] = parse((folder.path / "metrics.jsonl").read_bytes().splitlines()[-1])
+        row: dict[str, Any] = parse(read_checked(folder.path / "metrics.jsonl").splitlines()[-1])
     except (OSError, IndexError, ValueError):
         return {}
     return row

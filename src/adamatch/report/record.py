@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from adamatch.base.errors import InputError
-from adamatch.base.files import parse, read_sealed
+from adamatch.base.files import parse, read_checked, read_sealed
+from adamatch.base.regular_files import arrays_in
 from adamatch.config.run import Run
 from adamatch.images.store import Labels
 from adamatch.verdict import eval_outputs
@@ -55,10 +56,10 @@ class Record:
 def read(path: str | Path, twin: str | Path | None = None) -> Record:
     """The run in a folder; its twin is in `twin`, or in the folder twin/ inside it."""
     path = Path(path)
-    run, rows = _run(path), _rows(path / "metrics.jsonl")
-    missing = [] if rows else ["There are no curves: metrics.jsonl holds no evaluation yet."]
+    run, missing = _run(path), list[str]()
+    rows = _rows(path / "metrics.jsonl", missing)
     result, verdict = _optional(path / "result.json", missing), _optional(path / JUDGED, missing)
-    outputs, facts = _outputs(path / eval_outputs.FOLDER), eval_outputs.Facts((), (), np.zeros(0, np.int64))
+    outputs, facts = _outputs(path / eval_outputs.FOLDER, missing), eval_outputs.Facts((), (), np.zeros(0, np.int64))
     try:
         facts = eval_outputs.facts(path)
     except InputError as error:
@@ -110,19 +111,30 @@ def _optional(path: Path, missing: list[str]) -> Mapping[str, Any]:
         return {}
 
 
-def _rows(path: Path) -> list[dict[str, float]]:
+def _rows(path: Path, missing: list[str]) -> list[dict[str, float]]:
     """The numbers of each evaluation. Of a run under way, the last line may be half written."""
-    rows = []
-    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+    rows, text = [], b""
+    try:
+        text = read_checked(path)
+    except FileNotFoundError:
+        pass
+    except NOT_JSON:
+        missing.append("metrics.jsonl is damaged: what it holds is not shown.")
+    for line in text.decode(errors="replace").splitlines():
         with suppress(ValueError, AttributeError, OverflowError):
             numbers = {name: value for name, value in parse(line).items() if isinstance(value, int | float)}
             rows.append({name: float(value) for name, value in numbers.items() if math.isfinite(value)})
-    return [row for row in rows if "step" in row]
+    rows = [row for row in rows if "step" in row]
+    if not rows:
+        missing.append("There are no curves: metrics.jsonl holds no evaluation yet.")
+    return rows
 
 
-def _outputs(folder: Path) -> Mapping[str, Probabilities]:
+def _outputs(folder: Path, missing: list[str]) -> Mapping[str, Probabilities]:
     """Of the last evaluation that can be read."""
     for file in sorted(folder.glob("step-*.npz"), reverse=True):
-        with suppress(Exception), np.load(file, allow_pickle=False) as arrays:  # NumPy and zipfile raise all kinds
-            return dict(arrays)
+        try:
+            return arrays_in(read_checked(file))
+        except Exception:  # whatever a damaged one raises
+            missing.append(f"outputs/{file.name} is damaged: what it holds is not shown.")
     return {}

@@ -1,5 +1,6 @@
 """Checkpoints: tensors in a safetensors file, all else in a JSON file beside it, with checksums of both."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as tensors_as_bytes
 from torch import Tensor
 
 from adamatch.base.errors import InputError
@@ -16,7 +18,7 @@ from adamatch.base.files import (
     checksum,
     disk_is_full,
     disk_reason,
-    is_transient,
+    read_checked,
     read_json,
     sealed,
     sync,
@@ -24,6 +26,7 @@ from adamatch.base.files import (
     write_atomically,
     write_whole,
 )
+from adamatch.base.regular_files import WEIGHTS
 
 KEPT = 2
 
@@ -64,31 +67,26 @@ def load(folder: Path, say: Callable[[str], None]) -> tuple[dict[str, Tensor], d
         try:
             found = read_json(described)
             facts = unsealed(found)
-            if SEAL in found and facts["sha256"] == checksum(path) and path.stem == f"step-{facts['step']:09d}":
-                return load_file(path), facts
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            tensors = read_checked(path, WEIGHTS)
+            known = SEAL in found and facts["sha256"] == hashlib.sha256(tensors).hexdigest()
+            if known and path.stem == f"step-{facts['step']:09d}":
+                return parse_tensors(tensors), facts
+        except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError):
             pass  # said below, as for a wrong checksum
-        except (OSError, SafetensorError) as error:
-            if isinstance(error, OSError) or is_transient(error):  # it may be whole: its steps are not taken again
-                raise InputError(
-                    f"{path} cannot be read ({disk_reason(error)}): see to that and run the same command again"
-                ) from None
+        except OSError as error:  # it may be whole: its steps are not taken again
+            raise InputError(
+                f"{path} cannot be read ({disk_reason(error)}): see to that and run the same command again"
+            ) from None
         say(f"{path} is damaged: using the checkpoint before it, or starting anew where there is none")
     return None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file, whole or not at all, with usual permissions (the library lets the owner alone read it)."""
+    """A safetensors file, whole or not at all."""
     how = {"copy": True, "memory_format": torch.contiguous_format}  # the format takes no shared memory (tied weights)
     copies = {name: tensor.detach().to("cpu", **how) for name, tensor in tensors.items()}  # type: ignore[call-overload]
-
-    def write(part: Path) -> None:
-        part.touch()
-        mode = part.stat().st_mode
-        save_file(copies, part)
-        part.chmod(mode)
-
-    write_whole(path, write)
+    content = tensors_as_bytes(copies)  # not to a file: the library would leave one of its own there after a kill
+    write_whole(path, lambda part: part.write_bytes(content))
 
 
 def randoms(device: torch.device) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from adamatch import networks
 from adamatch.base import locks, system
+from adamatch.base.regular_files import read_file
 from adamatch.config.recipe import Recipe
 from adamatch.kernels import runtime
 
@@ -83,7 +84,7 @@ def _marker(recipe: Recipe, one: Pass) -> Path:
     """A file in Triton's cache that says that a pass was compiled by this version, for a GPU of this kind."""
     import triton
 
-    sources = b"".join(path.read_bytes() for path in sorted(Path(runtime.__file__).parent.glob("*.py")))
+    sources = b"".join(read_file(path) for path in sorted(Path(runtime.__file__).parent.glob("*.py")))
     machine = (torch.cuda.get_device_capability(), triton.__version__, hashlib.sha256(sources).hexdigest())
     facts = json.dumps([recipe.network, recipe.size, one, machine])
     return _cache() / f"adamatch-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"

@@ -12,14 +12,16 @@ from typing import Any
 from filelock import BaseFileLock
 from safetensors import SafetensorError
 
-from adamatch.base import locks, ranks
+from adamatch.base import locks, manifest, ranks
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError
 from adamatch.base.files import (
+    MANIFEST,
     disk_is_full,
     disk_reason,
     make_folder,
     parse,
+    read_checked,
     read_json,
     sealed,
     sync,
@@ -126,6 +128,7 @@ class RunFolder:
         finished = (self.path / "result.json").exists()
         if other.id == run.id:  # not ==: JSON has no tuples
             if not finished:
+                (self.path / MANIFEST).unlink(missing_ok=True)  # what it lists may be trained again
                 resume.check_test(other, run, self.path)
                 write_atomically(path, run.to_json())  # with the test set, which may be new
             return run, False
@@ -172,8 +175,15 @@ class RunFolder:
         """Write result.json, the last file of a run: the model must be saved before."""
         if ranks.rank() == 0:
             self.check()
+            manifest.forget(self.path, "result.json")
             write_result(self.path / "result.json", result)
             shutil.rmtree(self.checkpoints, ignore_errors=True)
+            self.list_files()
+
+    def list_files(self) -> None:
+        """Files that are new since the last time, in manifest.json."""
+        if ranks.rank() == 0:
+            manifest.complete(self.path)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl; on the disk before a checkpoint says that it was measured."""
@@ -193,12 +203,13 @@ class RunFolder:
         """Remove metrics after `step`, which are measured again, and partial files of a killed process."""
         if ranks.rank() > 0:
             return
+        (self.path / MANIFEST).unlink(missing_ok=True)  # a stage's, whose result was removed
         for left in (".m*.part", "*/.step-*.part"):  # not those that others may be writing: run.json
             for part in self.path.glob(left):
                 part.unlink(missing_ok=True)
         path = self.path / "metrics.jsonl"
         if path.exists():
-            lines = path.read_text(errors="replace").split("\n")
+            lines = read_checked(path).decode(errors="replace").split("\n")
             write_atomically(path, "".join(f"{line}\n" for line in lines if _is_until(line, step)))
 
 

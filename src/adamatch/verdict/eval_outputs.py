@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from adamatch.base import ranks
 from adamatch.base.errors import InputError
-from adamatch.base.files import make_folder, read_sealed, sealed, write_atomically, write_whole
+from adamatch.base.files import make_folder, read_checked, read_sealed, sealed, write_atomically, write_whole
+from adamatch.base.regular_files import arrays_in
 from adamatch.config.run import Run
 from adamatch.evaluate import predict_together
 from adamatch.images.store import Labels, Pixels, Store
@@ -124,8 +125,7 @@ def load(folder: Path) -> dict[int, Mapping[str, Probabilities]]:
     found: dict[int, Mapping[str, Probabilities]] = {}
     for path in sorted((folder / FOLDER).glob("step-*.npz")):
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                found[int(path.stem.removeprefix("step-"))] = dict(arrays)
+            found[int(path.stem.removeprefix("step-"))] = arrays_in(read_checked(path))
         except Exception as error:  # NumPy and zipfile raise errors of all kinds, where a file is damaged
             why = str(error).partition("\n")[0]
             raise InputError(f"{path} is damaged ({why}): remove it, to do without that evaluation") from None
