@@ -1,4 +1,4 @@
-"""Photographs: every pair of PACS or Office-31 with `adamatch.fit` as a user would call it, and without adaptation.
+"""Photographs: every pair of a set with `adamatch.fit` as a user would call it, and without adaptation.
 
     python benchmarks/photographs.py pacs --data DIR --out results/pacs [--only photo:sketch] [--processes 3]
 
@@ -12,16 +12,19 @@ sketch:sketch` is then semi-supervised learning, without a source:
 
     python benchmarks/photographs.py pacs --data DIR --out OUT --labels 5 --only photo:sketch --only sketch:sketch
 
-Other recipes, and arguments of AdaMatch, for comparison (results/pacs_alignment.md):
+Other recipes (--alike: where domains look alike), and arguments of AdaMatch, for comparison:
 
     python benchmarks/photographs.py pacs --data DIR --out OUT --method adamatch --recipe '{"fade_out": false}'
+
+Harder pairs: --few 5 takes five images of each source class, --uneven drops target images until the classes' shares
+differ tenfold. With --frozen only a classifier is trained, on the network's features.
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import multiprocessing
-import re
 import statistics
 import sys
 import time
@@ -40,11 +43,18 @@ from adamatch.images.reading import read
 from adamatch.images.store import Store
 from adamatch.images.tasks import choose_labelled
 from adamatch.images.user_data import UserData
+from adamatch.networks.pretrained import images_of
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import eval_outputs
 
-DOMAINS = {"pacs": ("photo", "art_painting", "cartoon", "sketch"), "office31": ("amazon", "dslr", "webcam")}
-INSIDE = {"pacs": "", "office31": "images"}
+DOMAINS = {
+    "pacs": ("photo", "art_painting", "cartoon", "sketch"),
+    "office31": ("amazon", "dslr", "webcam"),
+    "officehome": ("art", "product"),
+    "fonts": ("rendered", "street"),
+    "pcb": ("binary_scan", "photo"),
+}
+INSIDE = {"office31": "images"}
 NAMES = {"supervised": "source only", "fixmatch+": "FixMatch+", "adamatch": "AdaMatch"}
 LAST = 10  # evaluations, whose median is the accuracy
 
@@ -63,12 +73,20 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=0, help="labelled target images of each class")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--images", type=int, help="labelled images to train for")
-    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--network", default="efficientnet-lite0")
+    parser.add_argument("--size", type=int, help="the network's own, unless given")
+    parser.add_argument("--frozen", action="store_true", help="train only a classifier")
+    parser.add_argument("--few", type=int, help="so many images of each source class")
+    parser.add_argument("--uneven", action="store_true", help="classes of the target differ tenfold in their shares")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
+    parser.add_argument("--alike", type=json.loads, help="and where domains look alike")
     parser.add_argument("--options", type=json.loads, default={}, help="arguments of the method")
     parser.add_argument("--table", type=Path, help="write a table of runs without target labels, and train nothing")
     parser.add_argument("--picture", type=Path, help="draw them, and train nothing")
     asked = parser.parse_args()
+    asked.size = asked.size or images_of(asked.network).size
+    asked.until = time.time() + asked.seconds
     if asked.table:
         asked.table.write_text(table(asked.set, asked.out))
     elif asked.picture:
@@ -94,23 +112,28 @@ def train_all(asked: argparse.Namespace) -> bool:
 
 
 def images(asked: argparse.Namespace, domain: str) -> Store:
-    return read(asked.data / domain / INSIDE[asked.set], size=asked.size, labelled=True, shape="crop")
+    return read(asked.data / domain / INSIDE.get(asked.set, ""), size=asked.size, labelled=True, shape="crop")
 
 
 def train(asked: argparse.Namespace, key: Key) -> str:
     """One run; its summary and its outputs are kept."""
     name, began, (source, target, method, seed) = name_of(key, asked.labels), time.time(), key
+    if began > asked.until:
+        return f"{name}: not started, the time is over"
     presets.PHOTOGRAPHS = {**presets.PHOTOGRAPHS, **asked.recipe}
     presets.PHOTOGRAPHS_ON_CPU = {**presets.PHOTOGRAPHS_ON_CPU, **asked.recipe}
-    if asked.recipe:  # whether domains look alike or not
-        presets.ALIKE = presets.ALIKE_ON_CPU = {}
+    if asked.recipe or asked.alike is not None:  # without `alike`: whether domains look alike or not
+        presets.ALIKE = presets.ALIKE_ON_CPU = asked.alike or {}
     wanted = images(asked, target)
     labelled = wanted if source == target else images(asked, source)
-    kept = f"{name}-{json.dumps([asked.recipe, asked.options])}" if asked.recipe or asked.options else name
-    folder = asked.runs / asked.set / re.sub(r"[^\w.+-]+", "_", kept)
+    labelled = drawn(labelled, np.full(len(labelled.classes), asked.few)) if asked.few else labelled
+    wanted = drawn(wanted, tenfold(wanted)) if asked.uneven else wanted
+    other = [asked.network, asked.recipe, asked.alike, asked.options, asked.frozen, asked.few, asked.uneven]
+    kept = f"{name}-{hashlib.sha256(json.dumps(other).encode()).hexdigest()[:10]}"
+    folder = asked.runs / asked.set / kept
     task, rows, few = posed(labelled, wanted, asked.labels, seed)
     how: dict[str, Any] = {"method": method, "options": asked.options, "seed": seed, "size": asked.size}
-    how |= {"network": "efficientnet-lite0", "images": asked.images, "quiet": True}
+    how |= {"network": asked.network, "images": asked.images, "frozen": "all" if asked.frozen else None, "quiet": True}
     model = adamatch.fit(**task, **how, out=folder, twin=False)  # source only is a run of its own
     result, found = RunFolder(folder).result() or {}, eval_outputs.load(folder)
     rows = rows[eval_outputs.sampled_rows(len(rows))]
@@ -132,14 +155,32 @@ def train(asked: argparse.Namespace, key: Key) -> str:
     np.savez_compressed(
         folder.with_name(f"{folder.name}.npz"),
         labels=labels,
+        images=np.array(["/".join(Path(wanted.info["files"][row]).parts[-2:]) for row in rows]),
         held=held_out_labels(model, labelled, task.get("labels_per_class"), seed),
         steps=np.array(list(found)),
         started=True,
         target=np.stack([each["target"] for each in found.values()]),
-        source=np.stack([each["source"] for each in found.values()]),
+        source=np.stack([each.get("source", each["target"][:0]) for each in found.values()]),
     )
     write(asked.out / f"{name}.json", summary)
     return f"{name}: {summary['accuracy']:.1f}, {summary['seconds']:.0f} s of training"
+
+
+def drawn(store: Store, counts: Rows) -> Store:
+    """At most so many images of each class, always the same."""
+    rng, labels = np.random.default_rng(0), np.asarray(store.labels)
+    rows = [rng.permutation(np.flatnonzero(labels == number))[:count] for number, count in enumerate(counts)]
+    some = np.sort(np.concatenate(rows))
+    info = {"files": [store.info["files"][row] for row in some]}
+    return Store(store.images[some], labels[some], store.classes, info)
+
+
+def tenfold(store: Store) -> Rows:
+    """Of each class from all of its images down to a tenth, in an order by chance."""
+    counts = np.bincount(np.asarray(store.labels), minlength=len(store.classes))
+    parts = 10 ** -np.random.default_rng(1).permutation(np.linspace(0, 1, len(counts)))
+    found: Rows = np.maximum(1, np.round(counts * parts)).astype(np.int64)
+    return found
 
 
 def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[str, Any], Rows, Rows]:
@@ -160,6 +201,8 @@ def posed(labelled: Store, wanted: Store, count: int, seed: int) -> tuple[dict[s
 def held_out_labels(model: adamatch.Model, labelled: Store, per_class: int | None, seed: int) -> Any:
     """Of the held-out source images that a run was evaluated on."""
     problem = UserData(model.size, model.shape, quiet=True).problem(labelled, labelled, None, None, per_class, seed)
+    if "source" not in problem.tests:  # too few images
+        return np.zeros(0, np.int64)
     held = np.asarray(problem.tests["source"].labels)
     return held[eval_outputs.sampled_rows(len(held))]
 
