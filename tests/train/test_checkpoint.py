@@ -45,6 +45,7 @@ def reseal(path: Path, **changes: Any) -> None:
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "flipped tensors": lambda path: flip(path),
     "one bit of the tensors": lambda path: flip(path, 1),
+    "one bit of a value": lambda path: path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])),
     "half the tensors": halve,
     "no tensors": Path.unlink,
     "one bit of the JSON": lambda path: flip(path.with_suffix(".json"), 1),

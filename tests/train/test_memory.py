@@ -20,6 +20,7 @@ from adamatch.base.errors import InputError
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.tasks import Problem, make_problem
+from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.train import memory
 from adamatch.train.batches import Batches, method_of
 from adamatch.train.execution import Execution
@@ -100,6 +101,24 @@ def test_the_largest_batch_that_fits(room: int, batch: int) -> None:
     need = Need(fixed=100, each=10)
     assert need.largest(room) == batch
     assert batch == 0 or need.of(batch) <= room
+
+
+class Waves(Method):
+    """Saves its features once, and the exponential of them for two operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases = [Phase(self.loss)]
+
+    def loss(self, net: nn.Module, batch: Batch) -> tuple[Tensor, Metrics]:
+        z = net(batch.x_sl_w)
+        return (z.exp() * z.sin()).sum(), {}
+
+
+def test_memory_that_tensors_share_is_counted_once() -> None:
+    batch = memory._empty_batch(5, 0, (3, 8, 8), 3)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 7)).to("meta")
+    assert memory._saved_bytes(net, Waves(), 0, batch) == 4 * 5 * (192 + 3 * 7)
 
 
 def test_an_estimate_leaves_network_method_and_random_numbers_alone() -> None:
@@ -203,6 +222,15 @@ def test_fit_chooses_a_batch_that_fits_and_says_so(
     assert "16 labelled images instead of 64, so that a step fits the free memory" in said
 
 
+def resumes(out: Path) -> bool:
+    """False where the folder is said to hold another run."""
+    try:
+        fit(out)
+    except InputError:
+        return False
+    return True
+
+
 def test_a_run_goes_on_with_its_batch_whatever_is_free_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit(tmp_path / "whole")
     assert batch_of(tmp_path / "whole") == 64  # there is room
@@ -213,7 +241,7 @@ def test_a_run_goes_on_with_its_batch_whatever_is_free_by_then(tmp_path: Path, m
             fit(tmp_path / "run")
     assert batch_of(tmp_path / "run") == 8
     monkeypatch.setattr(memory, "fitting", lambda *given: 64)
-    fit(tmp_path / "run")
+    assert resumes(tmp_path / "run")
     assert batch_of(tmp_path / "run") == 8
     fit(tmp_path / "run", overwrite=True)
     assert batch_of(tmp_path / "run") == 64

@@ -229,7 +229,10 @@ def write_result(path: Path, result: Mapping[str, Any]) -> None:
 def read_result(path: Path) -> dict[str, Any]:
     """A run's result.json, or one that was kept elsewhere; published ones have no checksum."""
     try:
-        return unsealed(read_json(path))
+        result = unsealed(read_json(path))
+        numbers = [result.get(name) or 0 for name in ("accuracy", "source_accuracy", "seconds")]
+        if all(isinstance(each, (int, float)) for each in numbers):
+            return result
     except ValueError:
-        remedy = "remove it, and run the same command again to repeat the run"
-        raise InputError(f"{path} is damaged: {remedy}") from None
+        pass
+    raise InputError(f"{path} is damaged: remove it, and run the same command again to repeat the run")
