@@ -183,7 +183,7 @@ def test_what_lies_about_is_named_and_left_out(folder: Path, tmp_path: Path, cap
     said = " ".join(capfd.readouterr().err.split())
     assert "1 image is beside the class folders (stray.png): left out, without a class" in said
     assert "no images in yellow: not taken for a class" in said
-    assert ": .net: hidden, so not taken for a class; rename what is one" in said
+    assert ": .net: hidden, so not taken for a class (remove the dot if it is one)" in said
     assert "1 of 2 images are of classes that were not learnt ('owl'): left out" in said
     score = model.evaluate(test)
     assert score.confusion.sum() == 1
@@ -232,7 +232,7 @@ def test_lists_that_cannot_be_used(folder: Path) -> None:
 def test_hub_datasets_that_cannot_be_used(folder: Path) -> None:
     datasets = pytest.importorskip("datasets")
     whole = hub(folder)
-    with pytest.raises(InputError, match="a DatasetDict was given, which holds train, test: give one of them"):
+    with pytest.raises(InputError, match="the DatasetDict holds train, test: give one of them"):
         read(datasets.DatasetDict(train=whole, test=whole), size=8)
     with pytest.raises(InputError, match=r"no column of images \(it has label\)"):
         read(whole.remove_columns("image"), size=8)
@@ -243,7 +243,7 @@ def test_hub_datasets_that_cannot_be_used(folder: Path) -> None:
     with pytest.raises(InputError, match=r"several kinds of labels \(fine, coarse\)"):
         read(two, size=8, labelled=True)
     assert len(read(two, size=8, labelled=False)) == COUNT
-    with pytest.raises(InputError, match="a dictionary was given, which holds a: give one"):
+    with pytest.raises(InputError, match="the dict holds a: give one"):
         read({"a": read(folder, size=8)}, size=8)
     damaged = files(folder)[3]
     damaged.write_bytes(b"no image")

@@ -139,7 +139,7 @@ def test_arrays_with_labels_and_another_size() -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (RAMP.astype(np.int64), None, "type int64"),
+        (RAMP.astype(np.int64), None, "images are int64"),
         (RAMP.astype(np.float32), None, r"run from 0 to 215: scale them to \[0, 1\]"),
         (RAMP / 255 - 0.5, None, "run from -0.5"),
         (np.full((1, 4, 4, 3), np.nan), None, "run from nan"),
@@ -147,8 +147,8 @@ def test_arrays_with_labels_and_another_size() -> None:
         (RAMP[:0], None, "no images"),
         (RAMP, [0], "2 images and 1 labels"),
         (RAMP, [0, -1], "run from -1 to 0"),
-        (RAMP, [0.5, 1], "type float64"),
-        (RAMP, [[0, 1], [1, 0]], r"labels of shape \(2, 2\)"),
+        (RAMP, [0.5, 1], "labels are float64"),
+        (RAMP, [[0, 1], [1, 0]], r"labels have the shape \(2, 2\)"),
     ],
 )
 def test_arrays_that_cannot_be_used(images: Any, labels: Any, message: str) -> None:

@@ -146,9 +146,9 @@ def test_what_makes_no_sense_is_said(task: str, labels: int, says: str) -> None:
 
 def test_images_without_labels_cannot_teach() -> None:
     bare = Store(SOURCE.images, None, CLASSES)
-    with pytest.raises(InputError, match="labels are needed here"):
+    with pytest.raises(InputError, match="labels are needed"):
         make_problem("uda", [bare], TARGET, {})
-    with pytest.raises(InputError, match="labels are needed here"):
+    with pytest.raises(InputError, match="labels are needed"):
         make_problem("ssda", [SOURCE], Store(TARGET.images, None, CLASSES), {}, labels=1)
     assert len(make_problem("uda", [SOURCE], Store(TARGET.images, None, CLASSES), {}).unlabelled) == 24
 

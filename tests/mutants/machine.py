@@ -41,8 +41,8 @@ PARTS: dict[str, tuple[str, str]] = {
     ),
     "datasets": (
         "datasets/cifar.py datasets/class_folders.py datasets/digits.py datasets/domainnet.py datasets/numeric.py "
-        "datasets/rendered.py datasets/source.py datasets/stl10.py datasets/synthetic.py",
-        "published/test_readers.py published/test_numeric.py published/test_rendered.py published/test_synthetic.py",
+        "datasets/rendered.py datasets/source.py datasets/stl10.py",
+        "published/test_readers.py published/test_numeric.py published/test_rendered.py",
     ),
     "report": (
         "report/charts.py report/compare.py report/image_statistics.py report/pool.py report/printed.py "

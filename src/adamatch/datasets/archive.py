@@ -44,8 +44,7 @@ class Member:
     def read(self) -> bytes:
         """All of it, or a refusal where it is larger than it says or than anything an image needs."""
         if self.size > LARGEST:
-            size = f"{self.size / 2**20:,.0f} MiB, more than the {LARGEST >> 20} it may have"
-            raise InputError(f"{self.where} has {size}: refused")
+            raise InputError(f"{self.where} has more than {LARGEST >> 20} MiB: refused")
         with readable(self.where), self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
@@ -74,9 +73,7 @@ def members(path: Path) -> Iterator[Member]:
     for member in kind(path):
         total += member.size
         if kind is not _folder and total > allowed:
-            raise InputError(
-                f"{member.where} brings the archive to {total / 1e9:.1f} GB unpacked, a decompression bomb: refused"
-            )
+            raise InputError(f"{member.where} makes it {total / 1e9:.1f} GB unpacked, a decompression bomb: refused")
         if member.name in seen:
             raise InputError(f"{member.where} is in the archive twice: refused")
         seen.add(member.name)
@@ -148,8 +145,7 @@ def _zip(path: Path) -> Iterator[Member]:
                 continue
             kind = stat.S_IFMT(info.external_attr >> 16)
             if kind not in (0, stat.S_IFREG) or info.flag_bits & 1 or info.compress_type not in PACKINGS:
-                what = "a link, a device, encrypted, or packed in another way than by deflate"
-                raise InputError(f"{where} is {what}: refused")
+                raise InputError(f"{where} is a link, a device, encrypted, or not packed by deflate: refused")
             yield Member(name, info.file_size, where, lambda i=info: archive.open(i))  # type: ignore[misc]
 
 

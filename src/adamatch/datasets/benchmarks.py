@@ -63,8 +63,8 @@ def problem(
     check_domains(name, source, target)
     benchmark = get(name)
     if not target or not (source or task == "ssl"):
-        needed = "a target" if task == "ssl" else "a target and a source"
-        raise InputError(f"task {task} needs {needed}: {name} has {', '.join(benchmark.domains)}")
+        domains = "a target" if task == "ssl" else "a target and a source"
+        raise InputError(f"task {task} needs {domains}: {name} has {', '.join(benchmark.domains)}")
     if task == "ssl" and source not in ("", target):
         raise InputError(f"task ssl has one domain and {source!r} is a second one: leave source out, or choose ssda")
     if task != "ssl" and source == target:

@@ -35,9 +35,7 @@ def read(found: Found, domain: str) -> Splits:
     if place := found.file(f"{stem}-binary.tar.gz") or found.folder(FOLDERS[domain]):
         return {split: partial(_split, place, domain, split) for split in PARTS[domain]}
     if others := [name for name in (*found.files, *found.folders) if name.startswith(f"{stem}-")]:
-        raise InputError(
-            f"{others[0]} is not the binary archive: get {stem}-binary.tar.gz (`adamatch data download {domain}`)"
-        )
+        raise InputError(f"{others[0]} is not {stem}-binary.tar.gz: use `adamatch data download {domain}`")
     return {}
 
 
@@ -48,9 +46,7 @@ def _split(place: Path, domain: str, split: str) -> Split:
         if (name := member.name.rpartition("/")[2]) in wanted:
             data = member.read()
             if len(data) % (head + PIXELS):
-                raise InputError(
-                    f"{member.where} has {len(data)} bytes, no multiple of {head + PIXELS}: fetch it again"
-                )
+                raise InputError(f"{member.where} ends within an image: fetch it again")
             parts[name] = np.frombuffer(data, np.uint8).reshape(-1, head + PIXELS)
     if missing := [name for name in wanted if name not in parts]:
         raise InputError(f"{place} has no {missing[0]}: fetch it again")

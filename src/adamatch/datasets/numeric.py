@@ -91,8 +91,8 @@ def mat(file: IO[bytes], names: tuple[str, ...], where: str) -> list[Array]:
                 array = np.frombuffer(data, order + STORED[kind]).astype(number, copy=False)
                 found[name] = array.reshape(np.frombuffer(shape, order + "u4"), order="F")
     except Exception as error:  # on damaged data almost anything
-        remedy = "fetch it again, or, of MATLAB 7.3, save it again with `save -v7`"
-        raise InputError(f"{where} cannot be read as numbers of MATLAB 5 ({reason(error)}): {remedy}") from None
+        why = f"{where} cannot be read as MATLAB 5 ({reason(error)})"
+        raise InputError(f"{why}: fetch it again, or, of MATLAB 7.3, save it again with `save -v7`") from None
     for name in set(names) - set(found):
         raise InputError(f"{where} has no array called {name}: fetch it again")
     return [found[name] for name in names]

@@ -83,7 +83,7 @@ class Found:
                 places = [path for path in places if near in map(str.lower, path.parts)] or places
             if len(places) > 1:
                 raise InputError(
-                    f"{places[0]} and {places[1]} have the same name: point --from at a folder with one of them"
+                    f"{places[0]} and {places[1]} have one name: point --from at a folder with one of them"
                 )
             if places:
                 return places[0]

@@ -20,8 +20,7 @@ def verify(root: Path, name: str) -> Iterator[Finding]:
     """Everything that can be said of the prepared stores of a set, one finding after the other."""
     prepared = stores(root, name)
     if not prepared:
-        remedy = f"make one with `adamatch data prepare {name} --from DIR`"
-        raise InputError(f"{root / name} holds no prepared store: {remedy}")
+        raise InputError(f"{root / name} holds no prepared store: use `adamatch data prepare {name} --from DIR`")
     for (domain, size), splits in prepared.items():
         opened: dict[str, Store] = {}
         for split, path in splits.items():

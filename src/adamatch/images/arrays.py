@@ -73,8 +73,7 @@ def one_square(image: Any, how: Square, name: str) -> Pixels:
 def check_indices(labels: NDArray[Any], classes: int) -> Labels:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
-        allowed = f"there are {classes} classes: 0 to {classes - 1} is allowed"
-        raise InputError(f"labels run from {low} to {high}, but {allowed}")
+        raise InputError(f"labels run from {low} to {high}, but there are {classes} classes: 0 to {classes - 1}")
     return labels.astype(np.int64)
 
 
@@ -105,8 +104,7 @@ def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
     if images.ndim == 4 and images.shape[-1] not in (1, 3, 4) and images.shape[1] in (1, 3, 4):
         images = images.transpose(0, 2, 3, 1)
     if images.ndim != 4 or images.shape[-1] not in (1, 3, 4):
-        more = ": of more than three channels choose three" if images.ndim == 4 else ""
-        raise InputError(f"images of shape {images.shape} were given: {SHAPES} is needed{more}")
+        raise InputError(f"images have the shape {images.shape}, not {SHAPES}")
     if not images.size:
         raise InputError("the array holds no images")
     if images.dtype == np.uint8:
@@ -114,12 +112,10 @@ def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
     if images.dtype == np.uint16:
         return np.rint(images * (255 / white)).clip(0, 255).astype(np.uint8)
     if not np.issubdtype(images.dtype, np.floating):
-        needed = "uint8, uint16, or floats between 0 and 1, are needed"
-        raise InputError(f"images of type {images.dtype} were given: {needed}")
+        raise InputError(f"images are {images.dtype}: uint8, uint16 or floats between 0 and 1 are needed")
     low, high = float(images.min()), float(images.max())
     if not (low >= 0 and high <= 1):  # also refuses NaN
-        remedy = "scale them to [0, 1] (and leave out any normalisation)"
-        raise InputError(f"float images run from {low:.3g} to {high:.3g}: {remedy}")
+        raise InputError(f"float images run from {low:.3g} to {high:.3g}: scale them to [0, 1], without normalisation")
     pixels: Pixels = np.rint(images * 255).astype(np.uint8)
     return pixels
 
@@ -127,12 +123,10 @@ def _pixels(images: NDArray[Any], white: int, count: int | None) -> Pixels:
 def _indices(labels: NDArray[Any], classes: Sequence[str] | None) -> tuple[Labels, tuple[str, ...]]:
     """Class indices and class names. Numbers are indices into `classes`; without these, a number names its class."""
     if labels.ndim != 1:
-        needed = "one class index or class name per image is needed"
-        raise InputError(f"labels of shape {labels.shape} were given: {needed}")
+        raise InputError(f"labels have the shape {labels.shape}: one class index or name per image is needed")
     words = labels.dtype.kind in "US" or (labels.dtype.kind == "O" and all(isinstance(each, str) for each in labels))
     if not words and labels.dtype.kind not in "iu":
-        needed = "class indices (integers) or class names are needed"
-        raise InputError(f"labels of type {labels.dtype} were given: {needed}")
+        raise InputError(f"labels are {labels.dtype}: class indices (integers) or class names are needed")
     said = [str(label) for label in labels.tolist()]
     if words:
         known = tuple(classes or ())

@@ -111,9 +111,8 @@ def refuse(dataset: Any) -> None:
     if isinstance(dataset, DataLoader):
         raise InputError("a DataLoader was given: give its dataset (loader.dataset)")
     if isinstance(dataset, Mapping):
-        what = "a DatasetDict" if is_hub(dataset) else "a dictionary"
-        names = ", ".join(map(str, dataset)) or "nothing"
-        raise InputError(f"{what} was given, which holds {names}: give one of them (or a dictionary of folders)")
+        names, kind = ", ".join(map(str, dataset)) or "nothing", type(dataset).__name__
+        raise InputError(f"the {kind} holds {names}: give one of them (or a dictionary of folders)")
 
 
 def length(dataset: Any) -> int:
@@ -147,8 +146,7 @@ def columns_of(dataset: Any, item: Mapping[str, Any], labelled: bool | None) -> 
         return images[0], None
     labels = _label_columns(item, features)
     if len(labels) > 1:
-        remedy = "rename the one to learn to `label`"
-        raise InputError(f"the dataset has several kinds of labels ({', '.join(labels)}): {remedy}")
+        raise InputError(f"the dataset has several kinds of labels ({', '.join(labels)}): call the right one `label`")
     if labelled and not labels:
         raise InputError(f"the dataset has no column of labels (it has {listed}): call it `label`")
     return images[0], labels[0] if labels else None

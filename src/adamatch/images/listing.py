@@ -127,8 +127,7 @@ def _rows(source: Any, wanted: Wanted) -> list[Row]:
         if labels is None:
             bare = [each for each in paths if os.path.isfile(each) and not is_list(each)]
             if wanted.labelled and bare:
-                remedy = "give (paths, labels), pairs of a path and a label, or folders"
-                raise InputError(f"{bare[0]} has no label: {remedy}")
+                raise InputError(f"{bare[0]} has no label: give (paths, labels), pairs of these, or folders")
             return _several([(str(each), each) for each in paths], wanted)
     where, rows = where_of(source), []
     if labels is not None and len(labels) != len(paths):
@@ -227,16 +226,14 @@ def _folder(folder: Path, wanted: Wanted) -> list[Row]:
     found = {sub.name: list(_below(sub)) for sub in inside if sub.is_dir() and not sub.name.startswith(".")}
     if not any(found.values()):
         if wanted.labelled and here:
-            remedy = f"put them into one folder per class ({folder}/NAME/...)"
-            raise InputError(f"{folder} has images but no labels: {remedy}")
+            raise InputError(f"{folder} has images but no labels: put them into one folder per class")
         return [(path, None) for path in here]
     notes, extensions = wanted.notes, _extensions()
     if loose := [path.name for path in here if path.suffix.lower() in extensions]:
         count = f"{len(loose)} images are" if len(loose) > 1 else "1 image is"
         notes.append(f"{folder}: {count} beside the class folders ({some(loose)}): left out, without a class")
     if hidden := [sub.name for sub in inside if sub.name.startswith(".") and _holds_images(sub, extensions)]:
-        remedy = "rename what is one (no dot in front)"
-        notes.append(f"{folder}: {some(hidden)}: hidden, so not taken for a class; {remedy}")
+        notes.append(f"{folder}: {some(hidden)}: hidden, so not taken for a class (remove the dot if it is one)")
     empty = [name for name, paths in found.items() if not paths]
     if empty and wanted.classes is None:
         notes.append(f"{folder}: no images in {some(empty)}: not taken for a class")

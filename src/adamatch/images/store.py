@@ -58,8 +58,7 @@ class Store:
                 raise ValueError("images.npy has another size than it says")
         except Exception as error:  # NumPy raises errors of all kinds when a header is damaged
             if not os.path.exists(path / "store.json"):
-                remedy = "make one with `adamatch data prepare`"
-                raise InputError(f"{path} is not a store: it has no store.json ({remedy})") from None
+                raise InputError(f"{path} is not a store: make one with `adamatch data prepare`") from None
             raise _damaged(path, reason(error)) from None
         state = (path / "images.npy").stat()
         seen = (path.absolute(), state.st_ino, state.st_size, state.st_mtime_ns)

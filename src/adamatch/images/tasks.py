@@ -167,6 +167,5 @@ def probabilities(labels: Labels | NDArray[np.float32], classes: int) -> NDArray
 
 def _labels_of(store: Store) -> Labels:
     if store.labels is None:
-        remedy = "put them in one folder per class, or give a CSV"
-        raise InputError(f"labels are needed here and these images have none: {remedy}")
+        raise InputError("labels are needed, and these images have none: put them into one folder per class")
     return store.labels

@@ -78,15 +78,15 @@ class UserData:
         if target_labels is not None:
             pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
             if lacking := [name for number, name in enumerate(whole.classes) if number not in pools[1].labels]:
-                missing = f"{name_of(target_labels)} has no image of {some(lacking)}"
-                self.notes.append(f"{missing}: no target label helps there")
+                self.notes.append(
+                    f"{name_of(target_labels)} has no image of {some(lacking)}: no target label helps there"
+                )
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
             if count := _common(tests["target"].images, [part for pool in pools for part in pool.parts]):
                 trained_on = f"{count} of {len(tests['target'])} test images are trained on with their labels"
-                remedy = "so that the measured accuracy is too good: leave them out"
-                self.notes.append(f"{name_of(test)}: {trained_on}, {remedy}")
+                self.notes.append(f"{name_of(test)}: {trained_on}: leave them out, accuracy will be too high")
         chosen = tuple(rows.tolist()) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 

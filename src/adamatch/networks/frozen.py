@@ -19,8 +19,7 @@ class Upper(Classifier):
     def __init__(self, net: nn.Module, frozen: int) -> None:
         super().__init__()
         if not isinstance(net, EfficientNetLite):
-            remedy = f"choose efficientnet-lite0 (1, 2), or {argument('frozen', 0)}"
-            raise InputError(f"only an EfficientNet-Lite can be frozen in part: {remedy}")
+            raise InputError(f"only an EfficientNet-Lite can be frozen in part: choose one, or {argument('frozen', 0)}")
         if frozen > len(net.in_order):
             raise InputError(f"this EfficientNet-Lite has {len(net.in_order)} blocks: {frozen} cannot be frozen")
         self.net, self.frozen = net, frozen

@@ -124,8 +124,8 @@ def timm_state(name: str) -> dict[str, Tensor]:
     try:
         model = _timm().create_model(name, pretrained=True)
     except Exception as error:  # no weights of that name, no connection: timm and its hub raise many kinds
-        remedy = "see timm.list_pretrained(), or give a file of weights"
-        raise InputError(f"timm cannot give {name!r} with weights ({reason(error)}): {remedy}") from None
+        why = f"timm cannot give {name!r} with weights ({reason(error)})"
+        raise InputError(f"{why}: see timm.list_pretrained(), or give a file of weights") from None
     state: dict[str, Tensor] = model.state_dict()
     return state
 
@@ -141,8 +141,7 @@ def _timm() -> Any:
     except ImportError:
         raise InputError("timm is not installed: pip install 'adamatch[timm]', or choose a built-in network") from None
     except RuntimeError as error:  # its torchvision was built for another torch
-        remedy = "install a torchvision that fits this torch, or choose a built-in network"
-        raise InputError(f"timm cannot be imported ({reason(error)}): {remedy}") from None
+        raise InputError(f"timm cannot be imported ({reason(error)}): install a torchvision that fits") from None
     return timm
 
 
