@@ -129,4 +129,5 @@ FORMATS = {"rows": torch.contiguous_format, "channels last": torch.channels_last
 
 def build(name: str, memory: str) -> nn.Module:
     torch.manual_seed(0)
-    return ARCHITECTURES[name]().to(memory_format=FORMATS[memory])
+    net = ARCHITECTURES[name]()
+    return net.to(memory_format=FORMATS[memory])  # type: ignore[call-overload,no-any-return]

@@ -43,7 +43,6 @@ class Step:
         if not recipe.frozen:
             self.views = Views(recipe.size, strong=recipe.strong, mirror=recipe.mirror).to(machine.images)
         self.average = WeightAverage(net, recipe.ema_decay)
-        self.finite_at_first = {name for name, value in self.average.state_dict().items() if value.isfinite().all()}
         self.machine = machine
         self.lr, self.lr_body = (torch.full((), recipe.lr, device=device) for _ in range(2))
         self.body = recipe.lr_body
@@ -106,9 +105,9 @@ class Step:
 
     @torch.no_grad()
     def finite(self) -> bool:
-        """Whether what was finite at first (a mask of attention is not) still is (a host read: not within a step)."""
-        values = [value for name, value in self.average.state_dict().items() if name in self.finite_at_first]
-        return bool(torch.stack([value.isfinite().all() for value in values]).all())
+        """Whether the network's weights and statistics are finite (a host read: not for within a step)."""
+        state, average = self.average.net.state_dict(), self.average
+        return bool(torch.stack([state[name].isfinite().all() for name in state.keys() - average.copied]).all())
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on."""
