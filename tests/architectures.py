@@ -53,7 +53,7 @@ class Parts(nn.Module):
         self.weight, self.head = nn.Parameter(torch.randn(3, 6) / 2), nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        one, two = torch.einsum("nchw,cd->ndhw", x, self.weight).split(3, 1)
+        one, two = torch.einsum("nchw,cd->ndhw", x, self.weight).chunk(2, 1)
         y: Tensor = self.head(torch.cat([one.mean((2, 3)), two.amax((2, 3))], 1))
         return y
 

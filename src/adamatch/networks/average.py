@@ -14,10 +14,9 @@ class WeightAverage(nn.Module):
         self.net = copy.deepcopy(net).requires_grad_(False).eval()
         self.decay = decay
         state = self.net.state_dict()
-        floating = {
-            name: value for name, value in state.items() if value.is_floating_point() and value.isfinite().all()
-        }
-        self.copied = state.keys() - floating  # counters; masks of attention, whose average would be NaN
+        # Counters are copied; masks of attention, too, as the average of infinities would be NaN.
+        self.copied = {name for name, each in state.items() if not each.is_floating_point() or each.isinf().any()}
+        floating = {name: value for name, value in state.items() if name not in self.copied}
         # Tied weights have several names, and are averaged once.
         self.names = list({(value.data_ptr(), value.shape): name for name, value in floating.items()}.values())
 
