@@ -15,7 +15,7 @@ import adamatch
 from adamatch import Model
 
 SAMPLE = [("flatten", "channels last"), ("attention with a mask", "rows")]  # the others are slow
-ALL = [(name, memory) for name in ARCHITECTURES for memory in FORMATS]
+UNEXPORTED = {"batch norm without statistics"}  # what it says of an image depends on the others
 REPEATED = """
 import json, sys
 from architectures import build
@@ -40,8 +40,10 @@ def check(runs: dict[tuple[str, str], Path]) -> None:
         expected.append(said(model))
         assert np.ptp(expected[-1][0], axis=0).max() > 1e-4, name  # images make a difference
         assert model.report() == out / "report.html"
-        made = Model.load_for_predictions(out)  # of the ONNX file that fit wrote
-        assert np.abs(np.array(said(made)[0]) - expected[-1][0]).max() < 1e-4, name
+        assert (out / "model.onnx").exists() == (name not in UNEXPORTED), name
+        if name not in UNEXPORTED:
+            made = Model.load_for_predictions(out)  # of the ONNX file that fit wrote
+            assert np.abs(np.array(said(made)[0]) - expected[-1][0]).max() < 1e-4, name
     lines = "".join(json.dumps([str(out), *which]) + "\n" for which, out in runs.items())
     command = [sys.executable, "-c", REPEATED]
     found = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=Path(__file__).parent, check=False)
@@ -54,6 +56,9 @@ def test_a_few(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_thirty_in_both_memory_formats(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", FORMATS)
+@pytest.mark.parametrize("first", range(0, 30, 5))
+def test_thirty_in_both_memory_formats(tmp_path: Path, memory: str, first: int) -> None:
+    names = [*ARCHITECTURES][first : first + 5]
     assert len(ARCHITECTURES) == 30
-    check({which: tmp_path / str(number) for number, which in enumerate(ALL)})
+    check({(name, memory): tmp_path / str(number) for number, name in enumerate(names)})

@@ -24,7 +24,7 @@ from grid import fakes
 
 from adamatch.base.errors import InputError
 from adamatch.config.run import Run
-from adamatch.grid import ray_engine, slurm_engine, work
+from adamatch.grid import lease, ray_engine, slurm_engine, work
 from adamatch.grid.state import Folders
 from adamatch.grid.work import Job, write_token
 from adamatch.train.run_folder import RunFolder
@@ -129,7 +129,7 @@ def main() -> int:
     asked.add_argument("--write", type=Path)
     given = asked.parse_args()
     random, bad, engines, rows = Random(given.seed), 0, [*ENGINES], Counter[str]()
-    work.lease.DEAD_AFTER = 0.5  # of leases that a damage has made those of another machine
+    lease.DEAD_AFTER = 0.5  # of leases that a damage has made those of another machine
     with tempfile.TemporaryDirectory(prefix="grid-") as base:
         expected: list[Any] = []
         for number in range(given.kills + given.damages + 1):
