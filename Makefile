@@ -49,6 +49,7 @@ faults: setup
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py
+	$(BIN)/python tests/mutants/machine.py
 
 clean:
 	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,8 +3,8 @@
     python benchmarks/components.py --out results/components.json --task ssl --task ssda --task ssda5
     python benchmarks/components.py --out results/parts.json --task uda --seeds 10
 
-Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. Needs no
-data and no GPU: one to six minutes a run on one core. Rows that are there are not measured again.
+Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. No data
+and no GPU are needed: one to six minutes a run on one core. Rows that are there are not measured again.
 """
 
 import statistics
@@ -80,7 +80,7 @@ def train(task: str, variant: str, seed: int) -> Row:
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--task", choices=TASKS, action="append", help="all, unless given")

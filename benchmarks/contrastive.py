@@ -19,7 +19,7 @@ from adamatch.initialise import simclr
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--labels", type=int, required=True, help="per class")
     parser.add_argument("--seed", type=int, default=0)

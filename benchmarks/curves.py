@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from evidence import options, write
 from matplotlib.figure import Figure
+from plain import wait
 
 from adamatch import methods, networks
 from adamatch.config.recipe import Recipe
@@ -39,7 +40,7 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
     rows, began = [], 0.0
     for done in range(steps):
         if done == 10:
-            _wait(machine)
+            wait(machine.device)
             began = time.perf_counter()
         captured(batches.next(done))
         if (done + 1) % every == 0:
@@ -47,13 +48,8 @@ def curve(machine: speed.Machine, steps: int, every: int, network: str) -> tuple
             assert bad < 0, f"the loss was not finite at step {bad}"
             rows.append({"step": done + 1, **{name: float(means[name]) for name in CURVES}})  # type: ignore[arg-type]
             step.meter.clear()
-    _wait(machine)
+    wait(machine.device)
     return rows, 1000 * (time.perf_counter() - began) / max(1, steps - 10)
-
-
-def _wait(machine: speed.Machine) -> None:
-    if machine.device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
+import evidence
 import numpy as np
-import record
 
 from adamatch.base.errors import InputError
 from adamatch.images.store import Labels
@@ -36,9 +36,10 @@ INTRODUCTION = f"""\
 
 ## Accuracy
 
-At best is {accuracy.AT_BEST}; at least the lowest of {", ".join(accuracy.AT_LEAST)}, and never above at best.
-Of networks trained from scratch, and where a target does not fit or a group of images may have got the wrong name,
-nothing is said at best. Runs whose target has images of no class are left out.
+At best is by threshold; at least is agreement with the twin times accuracy on held-out images, and never above at
+best. Both are told where they are at most {100 * accuracy.WIDEST:.0f} points apart, and {accuracy.ENOUGH} images were
+held out; not of networks trained from scratch, nor where a target does not fit or a group of images may have got the
+wrong name. Runs whose target has images of no class are left out.
 """
 
 Cell = float | str | None
@@ -82,18 +83,13 @@ def confident(outputs: EvalOutputs) -> dict[str, float | None]:
 
 def estimates_table(runs: list[Saved]) -> list[str]:
     """True accuracy and every estimate; below, how far each is off."""
-    names = [*FROM_CONFIDENCE, *accuracy.AT_LEAST, "at least", "at best"]
+    names = [*FROM_CONFIDENCE, "agreement", "at least", "at best"]
     lines, errors = _head(["run", "true", *names]), []
     for run in runs:
-        found, kinds = accuracy.estimates(run.outputs), {each.kind for each in run.warnings}
-        trusted = kinds.isdisjoint(mismatch.UNFIT) and accuracy.is_trusted(run.outputs)
-        low, high = accuracy.range_of(found, trusted)
-        low = low if kinds.isdisjoint(mismatch.UNKNOWN) else None
-        low_estimates = [_percent(found[name]) for name in accuracy.AT_LEAST]
-        cells, truth = (
-            [*confident(run.outputs).values(), *low_estimates, _percent(low), _percent(high)],
-            run.accuracies[-1],
-        )
+        fits = {each.kind for each in run.warnings}.isdisjoint(mismatch.UNFIT)
+        told = (accuracy.range_of(run.outputs) if fits else None) or (None, None)
+        cells = [*confident(run.outputs).values(), *map(_percent, (accuracy.at_least(run.outputs), *told))]
+        truth = run.accuracies[-1]
         lines.append(_row([run.name, truth, *cells]))
         errors.append([np.nan if value is None else value - truth for value in cells])
     columns = [column[~np.isnan(column)] for column in np.array(errors, float).T]
@@ -178,7 +174,7 @@ def report(folder: Path) -> str:
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     given.out.write_text(report(given.folder))

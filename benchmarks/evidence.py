@@ -1,19 +1,27 @@
 """What the scripts of this folder share: their command line, and result files whose rows say how they were measured."""
 
 import argparse
+import datetime
 import json
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from torch import nn
+
+from adamatch import networks
+from adamatch.finalise import versions
+from adamatch.networks.pretrained import imagenet
+from adamatch.networks.weights import load_weights
 
 Row = dict[str, Any]
 MEASURED = ("accuracy", "seconds", "machine", "versions", "date")  # what a row repeats of a run's result
 
 
-def options(text: str | None, out: str | None = None) -> argparse.ArgumentParser:
-    """A command line that shows the script's docstring as help, with --out where `out` is its default (empty: none)."""
+def options(text: str | None, out: str | None = "") -> argparse.ArgumentParser:
+    """A command line that shows the script's docstring, and --out: `out` is its default; "": needed; None: no --out."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if out is not None:
         parser.add_argument("--out", type=Path, required=not out, default=Path(out) if out else None)
@@ -46,3 +54,14 @@ def collect(
             write(path, rows)
             print(*key(future.result()), f"{future.result()['accuracy']:.1f}", sep="\t", flush=True)
     return rows
+
+
+def dated(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {**facts, "versions": versions(), "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+
+
+def pretrained(network: str, classes: int) -> nn.Module:
+    """With ImageNet's weights."""
+    net = networks.build(network, classes)
+    load_weights(net, imagenet(network))
+    return net.eval()

@@ -63,7 +63,7 @@ def train(variant: str, runs: Path, data: Path | None) -> Row:
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--only", nargs="*", help="some of them, by name")

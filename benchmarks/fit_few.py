@@ -44,7 +44,7 @@ def trained(labels: int, variant: str, seed: int) -> Row:
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--labels", type=int, nargs="*", default=(1, 5), help="labels per class")

@@ -3,34 +3,29 @@
 python benchmarks/kernel_table.py --out results/kernels.json
 
 The step is captured as a CUDA graph, as in training. Each variant is timed in turns with the step that has all kernels,
-in one process. First, other processes compile the variants, several at once, into the caches of Inductor and Triton.
+in one process.
 """
 
 import argparse
 import gc
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-if "--smoke" in sys.argv:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-
-import record
+import evidence
 import torch
 from step import training
 from torch import Tensor
 from torch.nn.functional import pad
 
-from adamatch.kernels import conv_ops, depthwise_ops, norm_ops, runtime
+from adamatch.kernels import conv_ops, depthwise_ops, norm_ops
 from adamatch.networks import norm
 from adamatch.networks.conv import same_conv2d
 from adamatch.networks.norm import BatchNorm
@@ -40,7 +35,6 @@ from adamatch.train import step as steps
 OPS: Any = torch.ops.adamatch
 LAST = torch.channels_last
 ROUNDS, SECONDS = 5, 0.3  # how often a variant and all kernels take turns, and for how long each time
-Groups = Sequence[int]
 Variants = dict[str, list[Any]]  # what is replaced, by the name of what goes without its kernel
 Function = Callable[..., Any]
 
@@ -50,7 +44,6 @@ class Case(NamedTuple):
     size: int
     batch: int
     images: int = 10**9  # labelled images of the run: a short one is not compiled by torch
-    chains: int = 4  # processes that compile its variants, as many as the GPU's memory holds
 
     @property
     def compiled(self) -> bool:
@@ -64,65 +57,9 @@ CASES = {
     "wrn-28-2": Case("wrn-28-2", 32, 64),
     "wrn-34-2": Case("wrn-34-2", 64, 64),
     "lite0": Case("efficientnet-lite0", 224, 32),
-    "lite0-short": Case("efficientnet-lite0", 224, 32, 32_000, chains=1),
-    "resnetv2-101": Case("resnetv2-101", 224, 32, chains=2),
+    "lite0-short": Case("efficientnet-lite0", 224, 32, 32_000),
+    "resnetv2-101": Case("resnetv2-101", 224, 32),
 }
-
-
-def plain_norm(
-    x: Tensor, weight: Tensor, bias: Tensor, groups: Groups, eps: float, slope: float, _: bool, ceiling: Any
-) -> Any:
-    """Activations, and means and variances [groups, 2, C]: as Inductor can fuse them."""
-    found, stats = [], []
-    for part in torch.split(x, list(groups)):
-        var, mean = torch.var_mean(part.float(), (0, 2, 3), correction=0)
-        scale = torch.rsqrt(var + eps) * weight
-        z = (part.float() - mean[:, None, None]) * scale[:, None, None] + bias[:, None, None]
-        found.append(norm.activate(z, slope, ceiling).to(x.dtype))
-        stats.append(torch.stack([mean, var]))
-    return torch.cat(found), torch.stack(stats)
-
-
-def plain_norm_grad(
-    dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor,
-    groups: Groups, eps: float, slope: float, _: bool, ceiling: float | None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    found, dweight, dbias = [], torch.zeros_like(weight), torch.zeros_like(bias)
-    for i, (part, seed) in enumerate(zip(torch.split(x, list(groups)), torch.split(dy, list(groups)), strict=True)):
-        rstd = torch.rsqrt(stats[i, 1] + eps)
-        xhat = (part.float() - stats[i, 0][:, None, None]) * rstd[:, None, None]
-        z = xhat * weight[:, None, None] + bias[:, None, None]
-        dz = torch.where(z > 0, seed.float(), slope * seed.float())
-        dz = dz if ceiling is None else torch.where(z > ceiling, 0.0, dz)
-        s1, s2, count = dz.sum((0, 2, 3)), (dz * xhat).sum((0, 2, 3)), dz.numel() / dz.shape[1]
-        inner = dz - (s1 / count)[:, None, None] - xhat * (s2 / count)[:, None, None]
-        found.append(((weight * rstd)[:, None, None] * inner).to(x.dtype))
-        dweight, dbias = dweight + s2, dbias + s1
-    return torch.cat(found), dweight, dbias
-
-
-def without_norm(forward: Function, backward: Function) -> list[Any]:
-    """The sums of branches are PyTorch's, too: compare with the variant that replaces these alone."""
-
-    class Norm(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, *settings: Any) -> Any:
-            y, stats = forward(x, weight, bias, *settings)[:2]
-            ctx.save_for_backward(x, stats, weight, bias)
-            ctx.settings = settings
-            ctx.mark_non_differentiable(stats)
-            return y, stats
-
-        @staticmethod
-        def backward(ctx: Any, dy: Tensor, _: Tensor) -> Any:
-            return *backward(dy.contiguous(memory_format=LAST), *ctx.saved_tensors, *ctx.settings), *[None] * 5
-
-    apply: Any = Norm.apply
-    return [patch.object(norm_ops, "norm_act", lambda *given: (*apply(*given), None)), *SUMS_APART]
-
-
-def norm_grad(dy: Tensor, *rest: Any) -> Any:
-    return OPS.norm_act_grad(dy, None, *rest)
 
 
 def norm_then_activation(*given: Any, **added: Tensor) -> Any:
@@ -187,10 +124,6 @@ NORMS: Variants = {
     "norm: sum of two branches": SUMS_APART,
     "norm: activation": [patch.object(norm_ops, "norm_act", norm_then_activation)],
 }
-PARTS: Variants = {  # in eager steps, where nothing fuses their plain ways, they tell nothing
-    "norm: forward and sums": without_norm(plain_norm, norm_grad),
-    "norm: backward and sums": without_norm(OPS.norm_act, plain_norm_grad),
-}
 CONVS: Variants = {"3x3: weight gradient": CONV_OFF}
 DEPTHWISE: Variants = {
     "depthwise: all": DEPTHWISE_OFF,
@@ -200,7 +133,7 @@ DEPTHWISE: Variants = {
 
 
 def variants(case: Case, only: Sequence[str]) -> Variants:
-    found = {"nothing": [], **NORMS, **(PARTS if case.compiled else {})}
+    found = {"nothing": [], **NORMS}
     if case.network.startswith("wrn"):
         found |= CONVS
     if case.network.startswith("efficientnet"):
@@ -229,13 +162,13 @@ class Timed:
         self.seconds = time.perf_counter() - began
 
 
-def measure(case: Case, machine: speed.Machine, only: Sequence[str], rounds: int) -> dict[str, Any]:
+def measure(case: Case, machine: speed.Machine, only: Sequence[str]) -> dict[str, Any]:
     every = Timed(case, "every", [], machine)
-    count = max(3, round(SECONDS / (every.go(3) / 3))) if rounds > 1 else 1
+    count = max(3, round(SECONDS / (every.go(3) / 3)))
     rows: list[dict[str, Any]] = []
     for name, patches in variants(case, only).items():
         other = Timed(case, name, patches, machine)
-        pairs = [(1000 * every.go(count) / count, 1000 * other.go(count) / count) for _ in range(rounds)]
+        pairs = [(1000 * every.go(count) / count, 1000 * other.go(count) / count) for _ in range(ROUNDS)]
         on, off = (sorted(times) for times in zip(*pairs, strict=True))
         percent = sorted(100 * (without / with_ - 1) for with_, without in pairs)
         row = {"without": name, "ms": statistics.median(off), "ms_all_on": on, "loss": other.loss}
@@ -245,31 +178,7 @@ def measure(case: Case, machine: speed.Machine, only: Sequence[str], rounds: int
         del other
         gc.collect()
         torch.cuda.empty_cache()
-    return {"loss_all_on": every.loss, "steps_each_time": count, "rounds": rounds, "rows": rows}
-
-
-def compile_first(cases: Mapping[str, Case], only: Sequence[str], seconds: float) -> None:
-    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
-    running, stop = [], time.monotonic() + seconds
-    for name, case in cases.items():
-        for number in range(case.chains):
-            command = [sys.executable, __file__, "--networks", name, "--chain", str(number), "--only", *only]
-            running.append(subprocess.Popen(command, env=environment))
-    for process in running:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.1, stop - time.monotonic()))
-        process.kill()
-        process.wait()
-
-
-def table(cases: Mapping[str, Any]) -> str:
-    """Markdown: how much slower a step is without each."""
-    lines = ["| without | " + " | ".join(cases) + " |", "| --- |" + " ---: |" * len(cases)]
-    for name in dict.fromkeys(row["without"] for case in cases.values() for row in case["rows"]):
-        found = [[row for row in case["rows"] if row["without"] == name] for case in cases.values()]
-        cells = [f"{row[0]['ms']:.2f} ms, {row[0]['percent_slower']:+.1f} %" if row else "" for row in found]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return {"loss_all_on": every.loss, "steps_each_time": count, "rounds": ROUNDS, "rows": rows}
 
 
 def main() -> None:
@@ -277,23 +186,8 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of what is replaced, such as 'norm'")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--compile-seconds", type=float, default=200, help="for compiling beforehand; 0: not at all")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, on the CPU, in Triton's interpreter")
-    parser.add_argument("--chain", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     machine, cases = speed.choose(), {name: CASES[name] for name in options.networks}
-    if options.chain is not None:
-        (case,) = cases.values()
-        for name, patches in list(variants(case, options.only).items())[options.chain :: case.chains]:
-            Timed(case, name, patches, machine)
-            gc.collect()
-        return
-    if options.smoke:
-        runtime.DEVICES.append("cpu")
-        small = {"wrn-28-2": ("wrn-tiny", 8), "wrn-34-2": ("wrn-tiny", 8), "resnetv2-101": ("resnetv2-50", 32)}
-        cases = {name: Case(*small.get(name, (each.network, 32)), 1, each.images) for name, each in cases.items()}
-    elif options.compile_seconds:
-        compile_first(cases, options.only, options.compile_seconds)
     results: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "machine": str(machine),
@@ -301,10 +195,9 @@ def main() -> None:
         "networks": {},
     }
     for case in cases.values():
-        results["networks"][str(case)] = measure(case, machine, options.only, 1 if options.smoke else ROUNDS)
+        results["networks"][str(case)] = measure(case, machine, options.only)
         if options.out:
-            record.write(options.out, record.dated(results))
-    print(table(results["networks"]))
+            evidence.write(options.out, evidence.dated(results))
 
 
 if __name__ == "__main__":

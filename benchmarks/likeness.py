@@ -9,8 +9,8 @@ same with ten neighbours, however few images there are.
 import itertools
 from pathlib import Path
 
+import evidence
 import numpy as np
-import record
 import torch
 from torch import Tensor
 
@@ -33,11 +33,11 @@ def crossing(first: Tensor, second: Tensor, nearest: int) -> float:
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("--data", type=Path, required=True)
     given = parser.parse_args()
     machine = speed.choose("cpu")
-    whole = Whole(record.pretrained(LITE, 7)).eval()  # type: ignore[arg-type]  # an EfficientNet-Lite, by its name
+    whole = Whole(evidence.pretrained(LITE, 7)).eval()  # type: ignore[arg-type]  # an EfficientNet-Lite, by its name
     features = {}
     for domain in DOMAINS:
         images = read(given.data / domain, size=SIZE_ON_CPU, labelled=True, shape="crop").images
@@ -53,7 +53,7 @@ def main() -> None:
         found.append(row)
         print(*row.values())
     facts = {"machine": str(machine), "size": SIZE_ON_CPU, "percent of neighbours that are of the other domain": found}
-    record.write(given.out, record.dated(facts))
+    evidence.write(given.out, evidence.dated(facts))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import itertools
 import statistics
 from pathlib import Path
 
-import record
+import evidence
 import torch
 from photographs import DOMAINS, INSIDE
 from torch import Tensor
@@ -27,7 +27,7 @@ from adamatch.train import speed
 def accuracies(source: Labelled, target: Labelled, classes: int, network: str) -> dict[str, float]:
     """Of all that are compared, on the target."""
     machine = speed.choose()
-    net = record.pretrained(network, classes).to(machine.device)
+    net = evidence.pretrained(network, classes).to(machine.device)
     y_s, y_t = (embed.labels(each, classes, machine) for each in (source, target))
 
     def right(guesses: Tensor) -> float:
@@ -47,7 +47,7 @@ def accuracies(source: Labelled, target: Labelled, classes: int, network: str) -
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("set", choices=DOMAINS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--network", default="efficientnet-lite0")
@@ -63,7 +63,7 @@ def main() -> None:
     names = next(iter(found.values()))
     means = {name: round(statistics.mean(each[name] for each in found.values()), 1) for name in names}
     facts = {"network": given.network, "size": given.size, "machine": str(speed.choose())}
-    record.write(given.out, record.dated({**facts, "mean": means, "accuracy": found}))
+    evidence.write(given.out, evidence.dated({**facts, "mean": means, "accuracy": found}))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ domain.
 
 from pathlib import Path
 
-import record
+import evidence
 from safetensors.torch import load_file
 
 from adamatch import networks
@@ -23,7 +23,7 @@ PREFIX = "average.net."  # of the averaged network in a checkpoint
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
@@ -40,7 +40,7 @@ def main() -> None:
     with unrecorded(net):
         found = {"running": evaluation(net.eval()), "own": evaluation(net.train())}
     print(found)
-    record.write(given.out, record.dated({"run": run.name, "state": state.stem, "batch": BATCH, "accuracy": found}))
+    evidence.write(given.out, evidence.dated({"run": run.name, "state": state.stem, "batch": BATCH, "accuracy": found}))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ Rows = NDArray[np.int64]
 
 
 def main() -> None:
-    parser = options(__doc__, out="")
+    parser = options(__doc__)
     parser.add_argument("set", choices=DOMAINS)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/photographs"))
@@ -62,7 +62,6 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="source:target")
     parser.add_argument("--labels", type=int, default=0, help="labelled target images of each class")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no run after so many")
     parser.add_argument("--images", type=int, help="labelled images to train for")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--recipe", type=json.loads, default={}, help="what is different in the recipe")
@@ -84,7 +83,7 @@ def train_all(asked: argparse.Namespace) -> bool:
     every = itertools.product(asked.seeds, pairs, asked.method or ["adamatch", "supervised"])
     keys = [(source, target, method, seed) for seed, (source, target), method in every]
     waiting = [key for key in keys if not (asked.out / f"{name_of(key, asked.labels)}.json").exists()]
-    asked.until, well = time.time() + asked.seconds, True
+    well = True
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(asked.processes, context, max_tasks_per_child=1) as pool:
         for future in as_completed([pool.submit(train, asked, key) for key in waiting]):
@@ -101,8 +100,6 @@ def images(asked: argparse.Namespace, domain: str) -> Store:
 def train(asked: argparse.Namespace, key: Key) -> str:
     """One run; its summary and its outputs are kept."""
     name, began, (source, target, method, seed) = name_of(key, asked.labels), time.time(), key
-    if began > asked.until:
-        return f"{name}: not started, the time is over"
     presets.PHOTOGRAPHS = {**presets.PHOTOGRAPHS, **asked.recipe}
     presets.PHOTOGRAPHS_ON_CPU = {**presets.PHOTOGRAPHS_ON_CPU, **asked.recipe}
     if asked.recipe:  # whether domains look alike or not

@@ -184,11 +184,11 @@ def step_time(net: nn.Module, size: int, *, device: torch.device, batch: int, wo
     plain = Plain(net, recipe, (images, rng.integers(0, CLASSES, count)), images, device, workers)
     for _ in range(5):
         plain.step(0.5)
-    _wait(device)
+    wait(device)
     began = time.perf_counter()
     for _ in range(steps):
         plain.step(0.5)
-    _wait(device)
+    wait(device)
     return (time.perf_counter() - began) / steps
 
 
@@ -204,7 +204,7 @@ def train(
     for done in range(1, recipe.steps + 1):
         metrics = plain.step((done - 1) / recipe.steps)
         if done % recipe.evaluate_every == 0 or done == recipe.steps:
-            _wait(machine.device)
+            wait(machine.device)
             spent += time.perf_counter() - began
             measured = {name: float(value) for name, value in metrics.items() if value.ndim == 0}
             yield {"step": done, "seconds": spent, **measured, **evaluate(plain.average)}
@@ -213,6 +213,6 @@ def train(
             began = time.perf_counter()
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()

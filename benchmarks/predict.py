@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import evidence
 import numpy as np
-import record
 import torch
 from PIL import Image
 
@@ -90,7 +90,7 @@ def main() -> None:
     }
     print(json.dumps(facts, indent=1))
     if asked.out:
-        record.write(asked.out, record.dated(facts))
+        evidence.write(asked.out, evidence.dated(facts))
     if facts["GiB above the network"] >= LARGEST:
         sys.exit(f"more than {LARGEST} GiB above the network")
 

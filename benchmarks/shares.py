@@ -8,7 +8,7 @@ Needs the prepared sets (`adamatch data prepare digitfive`) and the results of r
 import json
 from pathlib import Path
 
-import record
+import evidence
 from uneven import distance
 
 from adamatch.config.run import Run
@@ -16,7 +16,7 @@ from adamatch.datasets import benchmarks
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     given = parser.parse_args()
@@ -28,7 +28,7 @@ def main() -> None:
             away = round(distance(found, benchmarks.load(run.benchmark, run.target, "train", given.data)), 4)
             rows.append({"run": run.name, "accuracy": result["accuracy"], "distance": away})
             print(f"{run.name:60} {result['accuracy']:6.2f} {away:.3f}")
-    record.write(given.out, rows)
+    evidence.write(given.out, rows)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--images", type=int, default=9_600, help="labelled images to train for")
-    parser.add_argument("--only", default="", help="pairs whose names begin so")
     parser.add_argument("--digits", type=Path, help="where digitfive lies prepared; its pairs instead")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -150,8 +149,7 @@ def main() -> None:
         names = [(first, change) for first in ("rendered", "handwritten") for change in (*CHANGES, *KEPT)]
         pairs = {f"{first}-{change}": made_up(first, change) for first, change in names}
     for name, pair in pairs.items():
-        if name.startswith(given.only):
-            make(name, *pair, given.out, given.images)
+        make(name, *pair, given.out, given.images)
 
 
 if __name__ == "__main__":

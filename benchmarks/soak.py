@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import numpy as np
+from evidence import dated, options, write
 from numpy.typing import NDArray
-from record import dated, options, write
 
 import adamatch
 from adamatch.base.system import cores

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import evidence
 import numpy as np
-import record
 import torch
-from plain import step_time
+from plain import step_time, wait
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -51,11 +51,11 @@ def training(
     batches = Batches(run, posed or problem(size), step, Execution(machine, place=place))
 
     def go(count: int) -> float:
-        _wait(machine)
+        wait(machine.device)
         start = time.perf_counter()
         for done in range(count):
             captured(batches.next(done))
-        _wait(machine)
+        wait(machine.device)
         return time.perf_counter() - start
 
     return step, go
@@ -116,11 +116,6 @@ def roofline(net: nn.Module, step: cost.Shape) -> float:
     return 1000 * max(arithmetic, moved * images / (TERABYTES * 1e12))
 
 
-def _wait(machine: speed.Machine) -> None:
-    if machine.device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=["wrn-28-2:32", "wrn-34-2:64"], help="NETWORK:SIZE")
@@ -157,7 +152,9 @@ def main() -> None:
             rows.append({"network": network, "size": int(size), "method": "plain adamatch", "ms": 1000 * seconds})
             print(json.dumps(rows[-1]), flush=True)
     if given.out:
-        record.write(given.out, record.dated({"machine": str(machine), "kernels": not given.no_kernels, "rows": rows}))
+        evidence.write(
+            given.out, evidence.dated({"machine": str(machine), "kernels": not given.no_kernels, "rows": rows})
+        )
 
 
 if __name__ == "__main__":

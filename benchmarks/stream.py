@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
+import evidence
 import numpy as np
-import record
 from step import CLASSES, training
 
 from adamatch.images.feed import Place
@@ -49,7 +49,7 @@ def measure(images: Pixels, place: Place, given: argparse.Namespace) -> dict[str
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("--file", type=Path, required=True)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--network", default="efficientnet-lite0")
@@ -62,7 +62,7 @@ def main() -> None:
         rows.append(measure(images, place, given))
         print(json.dumps(rows[-1]), flush=True)
     facts = {"network": given.network, "size": given.size, "batch": given.batch, "machine": str(speed.choose())}
-    record.write(given.out, record.dated({**facts, "rows": rows}))
+    evidence.write(given.out, evidence.dated({**facts, "rows": rows}))
 
 
 if __name__ == "__main__":

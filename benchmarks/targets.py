@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import evidence
 import numpy as np
-import record
 
 import adamatch
 from adamatch.base.files import read_json
@@ -31,15 +31,8 @@ UNSUITABLE = [
     ("photo", "handwritten digits"),
     ("photo", "half paintings, half objects of no class"),
 ]
-SUITABLE = [
-    ("photo", ART),
-    ("photo", "cartoon"),
-    (ART, "photo"),
-    ("cartoon", "photo"),
-    ("sketch", "photo"),
-    (ART, "cartoon"),
-    ("cartoon", ART),
-]
+SUITABLE = [("photo", ART), ("photo", "cartoon"), (ART, "photo"), ("cartoon", "photo"), ("sketch", "photo")]
+SUITABLE += [(ART, "cartoon"), ("cartoon", ART)]
 
 
 def images(folder: Path) -> Store:
@@ -74,7 +67,7 @@ def table(rows: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("--pacs", type=Path, required=True)
     parser.add_argument("--office31", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/targets"))
@@ -91,7 +84,7 @@ def main() -> None:
             result = RunFolder(folder).result() or {}
             facts = {fact: result[fact] for fact in ("seconds", "machine", "versions", "date")}
             rows[key] = {"suits": "yes" if (source, name) in SUITABLE else "no", "warnings": warnings, **facts}
-            record.write(given.out, rows)
+            evidence.write(given.out, rows)
             print(key, warnings, flush=True)
     given.table.write_text(table(rows))
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import evidence
 import numpy as np
-import record
 import torch
 
 from adamatch import experiment
@@ -79,7 +79,7 @@ def train(variant: str, seed: int, even: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = record.options(__doc__)
+    parser = evidence.options(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--even", action="store_true", help="leave the target's classes as they are")
@@ -91,7 +91,7 @@ def main() -> None:
         for future in as_completed([pool.submit(train, *each, given.even) for each in every if each not in done]):
             rows.append(future.result())
             rows.sort(key=lambda row: every.index((row["variant"], row["seed"])))
-            record.write(given.out, rows)
+            evidence.write(given.out, rows)
     for row in rows:
         print(f"{row['variant']:28} {row['seed']} {row['accuracy']:.1f} ({row['distance']:.3f})")
 

@@ -5,6 +5,8 @@ import re
 
 from pages import ROOT, anchors, links, pages
 
+from adamatch.grid import draw
+
 CODE, TESTS = ROOT / "src" / "adamatch", ROOT / "tests"
 
 
@@ -48,9 +50,26 @@ def test_every_row_of_faithfulness_names_code_that_exists() -> None:
     assert all(pointers(cell) or cell.strip() == "same" for cell in cells(1)), "a row without code"
 
 
+def of_the_paper() -> list[list[str]]:
+    """The rows of the table of the paper's equations, tables and figures: of three columns."""
+    text = (ROOT / "docs" / "faithfulness.md").read_text()
+    part = text[text.index("| in the paper | command |") :].split("\n\n")[0]
+    return [line.strip("|").split("|") for line in part.splitlines()[2:]]
+
+
+def test_every_table_and_figure_of_the_paper_has_a_command() -> None:
+    drawn = {name for row in of_the_paper() for name in re.findall(r"grid draw ([\w-]+)", row[1])}
+    assert drawn <= set(draw.DRAWINGS)
+    assert {"uda", "ssl", "pretraining", "ablation", "sensitivity", "curves", "pairs"} <= drawn
+    for row in of_the_paper():
+        assert re.search(r"`adamatch \w+|none: ", row[1]), row[0]
+        assert "test" in row[2] or "same" in row[2], row[0]
+
+
 def test_every_test_that_is_named_exists() -> None:
     sources = {path: path.read_text() for path in TESTS.rglob("test_*.py")}
     named = [pointer for cell in cells(2) + cells(3) for pointer in pointers(cell)]
+    named += [pointer for row in of_the_paper() for pointer in pointers(row[2])]
     assert len(named) > 40
     for pointer in named:
         for name in re.findall(r"\btest_\w+(?!\.py)\b", pointer.replace("/", " ")):

@@ -9,8 +9,9 @@ from colours import CLASSES, arrays
 from sklearn.metrics import confusion_matrix
 from torch import nn
 
+from adamatch.base import ranks
 from adamatch.base.errors import InputError
-from adamatch.evaluate import Evaluation, predict, score
+from adamatch.evaluate import Evaluation, predict, predict_together, score
 from adamatch.images.store import Store
 from adamatch.train import speed
 
@@ -74,6 +75,28 @@ def test_the_network_sees_exactly_what_it_was_trained_on() -> None:
     predict(Watching(), images, CPU)
     expected = (images.transpose(0, 3, 1, 2).astype(np.float64) - 127.5) / 128
     assert np.array_equal(seen[0].numpy(), expected)  # float32 holds all of these
+
+
+def test_several_ranks_predict_what_one_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven images for three ranks: shares are filled up to three rows, and come back in the order of one process."""
+    images = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 3), dtype=np.uint8)
+    whole, shares = predict(Brightest(), images, CPU), list[torch.Tensor]()
+    monkeypatch.setattr(ranks, "_count", 3)
+
+    def gather(mine: torch.Tensor) -> torch.Tensor:
+        if len(shares) < 3:
+            shares.append(mine)
+            return mine
+        return torch.stack(shares, 1).flatten(0, 1)
+
+    monkeypatch.setattr(ranks, "gathered", gather)
+    for rank in range(3):
+        monkeypatch.setattr(ranks, "_rank", rank)
+        predict_together(Brightest(), images, CPU)
+    assert [share.shape for share in shares] == [(3, 3)] * 3
+    found = predict_together(Brightest(), images, CPU)
+    assert found.shape == (7, 3)
+    assert found == pytest.approx(whole, abs=1e-6)
 
 
 def test_evaluation_of_several_sets_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ import torch
 from colours import TINY, arrays, network
 from PIL import Image
 from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.utils.data import Dataset, TensorDataset
+from torch import nn
 from typer.testing import CliRunner
 
 import adamatch
@@ -30,21 +29,6 @@ def fit(out: Path, **given: Any) -> adamatch.Model:
     return adamatch.fit(**{"source": arrays(12), "target": arrays(9)[0], "out": out, **TINY, **given})
 
 
-class Pairs(Dataset[tuple[Tensor, int]]):
-    """A torch dataset with names of classes."""
-
-    classes = ("blue", "green", "red")
-
-    def __init__(self, count: int) -> None:
-        self.images, self.labels = arrays(count)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return torch.from_numpy(self.images[index]), int(self.labels[index])
-
-
 def test_arrays_learn_to_tell_colours(tmp_path: Path) -> None:
     source, target = arrays(60), arrays(60, seed=1, dark=60)
     net = network(norm=True)
@@ -56,13 +40,6 @@ def test_arrays_learn_to_tell_colours(tmp_path: Path) -> None:
     assert estimate["held_out"] == 6
     assert 0 <= estimate["mask"] <= 1
     assert 1 / 3 <= estimate["largest_share"] <= 1
-
-
-def test_datasets_with_names_of_classes(tmp_path: Path) -> None:
-    unlabelled = TensorDataset(torch.from_numpy(arrays(9)[0]))
-    model = fit(tmp_path / "run", source=Pairs(12), target=unlabelled)
-    assert model.classes == ("blue", "green", "red")
-    assert set(model.predict(unlabelled).labels) <= set(model.classes)
 
 
 def test_the_given_network_is_copied_not_changed(tmp_path: Path) -> None:
@@ -205,6 +182,17 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     assert len(asked) == 1
     fit(**given, overwrite=True)
     assert len(asked) == 2
+
+
+def test_with_all_blocks_frozen_a_classifier_is_all_that_is_trained(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = networks.build("wrn-tiny", 5)
+    save_file(net.state_dict(), tmp_path / "start.safetensors")
+    model = fit(tmp_path / "run", network="wrn-tiny", weights=str(tmp_path / "start.safetensors"), frozen="all")
+    assert all(torch.equal(*each) for each in zip(net.blocks.parameters(), model.net.blocks.parameters(), strict=True))  # type: ignore[union-attr]
+    assert model.history["judge"]["twin"]["steps"] == 0
+    with pytest.raises(InputError, match="needs a network that starts from weights"):
+        fit(tmp_path / "other", network="wrn-tiny", weights="none", frozen="all")
 
 
 @pytest.mark.parametrize("how", ["folder", "list", "pairs"])

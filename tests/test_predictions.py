@@ -285,3 +285,11 @@ def test_names_of_classes_that_are_no_text(tmp_path: Path) -> None:
     (row,) = parquet.read_table(tmp_path / "a.parquet").to_pylist()
     assert row == {"path": "a\\udcff.png", "class": "caf\\udce9", "probability": 0.75, "caf\\udce9": 0.75, "b": 0.25}
     assert found.to_csv(tmp_path / "a.csv").read_bytes().startswith(b"path,class,probability,caf\xe9,b")
+
+
+def test_of_very_many_unreadable_images_the_first_twenty_are_named() -> None:
+    assert left_out({}) == []
+    twenty = {str(number): f"{number}.png is no image" for number in range(20)}
+    assert left_out(twenty) == [f"left out: {why}" for why in twenty.values()]
+    more = twenty | {"20": "20.png is no image", "21": "21.png is no image"}
+    assert left_out(more) == [*left_out(twenty), "left out: 2 more"]

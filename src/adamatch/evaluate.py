@@ -43,23 +43,18 @@ def predict_together(net: nn.Module, images: Pixels | Tensor, machine: Machine) 
 
 
 class Evaluation:
-    """`evaluation(net)` gives {test set: accuracy in percent}; every rank predicts its share of the images."""
+    """`evaluation(net)` gives {test set: accuracy in percent}."""
 
     def __init__(self, tests: Mapping[str, Store], machine: Machine) -> None:
-        self.machine, self.lengths = machine, {name: len(store) for name, store in tests.items()}
-        self.labels = {name: ranks.share(_labels(store)) for name, store in tests.items()}
-        keep = sum(store.images.nbytes for store in tests.values()) < RESIDENT
-        self.images = {
-            name: torch.as_tensor(np.array(mine)).to(machine.device) if keep else mine
-            for name, mine in ((name, ranks.share(store.images)) for name, store in tests.items())
-        }
+        self.machine, self.labels = machine, {name: _labels(store) for name, store in tests.items()}
+        self.images: dict[str, Pixels | Tensor] = {name: store.images for name, store in tests.items()}
+        if sum(store.images.nbytes for store in tests.values()) < RESIDENT:
+            held = {name: torch.as_tensor(np.array(images)) for name, images in self.images.items()}
+            self.images = {name: images.to(machine.device) for name, images in held.items()}
 
     def __call__(self, net: nn.Module) -> dict[str, float]:
-        return {name: 100 * (self._right(net, name) / length) for name, length in self.lengths.items()}
-
-    def _right(self, net: nn.Module, name: str) -> int:
-        guesses = predict(net, self.images[name], self.machine).argmax(1)
-        return int(ranks.total(torch.tensor(int((guesses == self.labels[name]).sum()))))
+        found = {name: predict_together(net, images, self.machine) for name, images in self.images.items()}
+        return {name: 100 * float((y.argmax(1) == self.labels[name]).mean()) for name, y in found.items()}
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,12 @@ from adamatch.config.run import Run
 from adamatch.datasets import benchmarks
 from adamatch.evaluate import Evaluation, predict_together
 from adamatch.finalise import finished, reopened, tested
-from adamatch.images.feed import Place
 from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.prepare import Training, prepare
 from adamatch.train import distributed, loop, memory, speed
-from adamatch.train.execution import SECONDS_PER_CHECKPOINT, Execution
+from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
 from adamatch.verdict.eval_outputs import OutputWriter
@@ -38,26 +37,24 @@ def train(
     machine: Machine | None = None,
     overwrite: bool = False,
     quiet: bool = False,
-    place: Place = "auto",
-    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT,
 ) -> dict[str, Any]:
-    """Do one run of a benchmark, or go on with it; returns what stands in its result.json."""
+    """Train on a benchmark, or resume; returns the content of result.json."""
     machine = machine or speed.choose()
     size = benchmarks.get(run.benchmark).size
     if run.recipe.size != size:
         raise InputError(
-            f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: leave its size alone"
+            f"images of {run.benchmark} are of size {size}, and the recipe's of {run.recipe.size}: do not set size"
         )
     with distributed.joined(machine.device):
         problem = problem_of(run, data)
         distributed.agree(run, problem)
         folder = RunFolder(Path(out) if out else RUNS / run.name)
-        solve(run, problem, folder, Execution(machine, place, quiet, seconds_per_checkpoint), overwrite=overwrite)
+        solve(run, problem, folder, Execution(machine, quiet=quiet), overwrite=overwrite)
         return ranks.from_first(folder.result) or {}
 
 
 def problem_of(run: Run, data: str | Path | None = None) -> Problem:
-    """What a run of a benchmark trains on and is tested on; `data` is where prepared sets lie."""
+    """The images of a benchmark's run; `data` is where prepared sets are stored."""
     return benchmarks.problem(
         run.benchmark,
         task=run.task,
@@ -94,7 +91,7 @@ def solve(
             teacher = replace(training, folder=folder.stage(f"generation-{number}"))
             if ranks.from_first(teacher.folder.result) is None:
                 _train(teacher)
-            # Always as it was saved: what it teaches must not depend on whether the run was interrupted here.
+            # Always the saved model: its labels must not depend on an interruption here.
             labelled, before = _labelled_by(reopened(teacher), training), ranks.from_first(teacher.folder.result)
             taught = add_labelled(problem, labelled, run.recipe.uratio, run.seed)
             training = replace(training, problem=taught, number=number + 1, before=before or {})
@@ -103,10 +100,10 @@ def solve(
 
 def _train(training: Training) -> Model:
     """From the first weights to a saved model and its result.json."""
-    run, folder, execution = training.run, training.folder, training.execution.anew()
+    run, folder, execution = training.run, training.folder, training.execution.restarted()
     ready = prepare(training)
     evaluate = _evaluation(ready.problem, training.problem.unlabelled, folder, execution, run.recipe.last_step)
-    trained_on = replace(ready.problem, tests={})  # test sets are for `evaluate` alone
+    trained_on = replace(ready.problem, tests={})  # only `evaluate` may see test sets
     average, history = loop.train(run, trained_on, folder, ready.step, evaluate, execution)
     return finished(training, ready, average, history)
 

@@ -60,7 +60,7 @@ def reopened(training: Training) -> Model:
 
 
 def tested(training: Training, model: Model, done: dict[str, Any]) -> Model:
-    """Measured on a test set that came after training, if there is one: the final model, and the result says so."""
+    """The model, evaluated if a test set was given after training; the result notes that."""
     test = training.run.test
     if not test or done.get("run", {}).get("test", "") == test:
         return model
@@ -114,15 +114,15 @@ def versions() -> Mapping[str, str]:
 
 def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> Model:
     """Add the estimate and the verdict to the saved model. `same`: source and target are the same images."""
-    known = ranks.from_first(lambda: measured(folder, problem))
+    estimate = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, same))
-    history = model.history | {"estimate": known} | ({"judge": _shortened(found)} if found else {})
-    told = replace(model, history=history)
-    if ranks.rank() == 0 and told.history != model.history:
+    history = model.history | {"estimate": estimate} | ({"judge": _shortened(found)} if found else {})
+    known = replace(model, history=history)
+    if ranks.rank() == 0 and known.history != model.history:
         manifest.forget(folder.path, "README")
         write_atomically(folder.path / "README", README)
-        told.save(folder.path)  # last: from its history the same command knows that this is done
-    return told
+        known.save(folder.path)  # last: from its history the same command knows that this is done
+    return known
 
 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:

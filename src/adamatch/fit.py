@@ -194,7 +194,7 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
     counts = labelled_counts(recipe, problem.labelled, len(problem.classes))
     pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
-        if length < batch:
+        if length < batch and recipe.last_step:
             lines.append(
                 f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch"
             )

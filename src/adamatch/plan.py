@@ -27,9 +27,11 @@ FEW = (
     25  # labels per class, at most: with these, and no source, a network is pre-trained without labels (few-labels.md)
 )
 WEIGHT_DECAY = {32: 0.0005, 64: 0.001}  # the paper's rule: twice as much for twice the side; 0.002 above
+ALL = "all"  # blocks are frozen: nothing but a classifier is trained
 SMALLEST = 8  # pixels: with fewer a network has nothing left to look at
 PHOTOGRAPH = 96  # pixels: images whose median side is at least this are taken for photographs
 LITE = "efficientnet-lite0"
+LITE_FROZEN = "efficientnet-lite2"  # where it is not trained, the largest is cheap enough
 MINUTES = "Some 4,000 images take about 11 minutes on two cores"
 
 
@@ -55,6 +57,8 @@ class Plan:
 def asked_for(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked for by name, checked; "auto" and None are left to choose."""
     known = {each.name: each for each in settings_of(Recipe, "fit")}
+    if settings.get("frozen") == ALL:
+        settings = {**settings, "frozen": 0, "images": 0}
     for name in settings.keys() - known.keys():
         raise unknown("argument of fit", name, known)
     return {
@@ -72,7 +76,16 @@ def choose(
     values: dict[str, Any] = dict(presets.PHOTOGRAPHS) if weights else {}
     wants = images_of(network)
     size = asked.get("size", wants.size)
-    if weights and not on_gpu and network in WHEELS and "frozen" not in asked:
+    frozen = asked.get("images") == 0
+    if frozen and not weights:
+        everything = argument("frozen", ALL)
+        raise InputError(f"{everything} trains nothing but a classifier, and needs a network that starts from weights")
+    if frozen:
+        values = dict(presets.FROZEN)
+        if on_gpu and all(map(has_imagenet, presets.NEIGHBOUR_NETWORKS.split(","))):
+            values["neighbour_networks"] = presets.NEIGHBOUR_NETWORKS
+        reasons.append("the network stays as it is: only a classifier is trained, on its features")
+    elif weights and not on_gpu and network in WHEELS and "frozen" not in asked:
         values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
             f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
@@ -122,7 +135,7 @@ def choose(
     recipe = Recipe(**values | {"network": network, "size": size, "shape": wants.shape})
     changes = presets.ALIKE_ON_CPU if recipe.frozen else presets.ALIKE
     alike = replace(recipe, **{**changes, **({"lr": asked["lr"]} if "lr" in asked else {})})
-    return Plan(recipe, weights, tuple(reasons), alike if weights else None)
+    return Plan(recipe, weights, tuple(reasons), alike if weights and not frozen else None)
 
 
 def _network(asked: Mapping[str, Any], weights: str, side_of: Callable[[], int], reasons: list[str]) -> tuple[str, str]:
@@ -130,9 +143,10 @@ def _network(asked: Mapping[str, Any], weights: str, side_of: Callable[[], int],
     network: str = asked.get("network", "")
     large = asked.get("size", 0) >= PHOTOGRAPH or ("size" not in asked and side_of() >= PHOTOGRAPH)
     if not network and weights in ("auto", IMAGENET) and large:
-        if has_imagenet(LITE) or weights == IMAGENET:
-            reasons.append(f"network: {LITE} from ImageNet's weights, because these look like photographs")
-            return LITE, IMAGENET
+        lite = LITE_FROZEN if asked.get("images") == 0 and has_imagenet(LITE_FROZEN) else LITE
+        if has_imagenet(lite) or weights == IMAGENET:
+            reasons.append(f"network: {lite} from ImageNet's weights, because these look like photographs")
+            return lite, IMAGENET
         reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
     elif not network and weights == "auto" and "size" in asked and side_of() >= PHOTOGRAPH:
         reasons.append(
@@ -214,7 +228,7 @@ def _fitting(plan: Plan, seen: Seen) -> Plan:
     recipe, held, problem = plan.recipe, seen.held, seen.problem
     if held is not None and held.batch < recipe.batch:
         return with_batch(plan, held.batch, "as in the run that is there")
-    if held is not None or recipe.frozen:  # what is trained above frozen blocks is small
+    if held is not None or recipe.frozen or not recipe.last_step:  # little or nothing is trained
         return plan
     net = seen.net if seen.net is not None else networks.build(recipe.network, len(problem.classes))
     method = method_of(replace(seen.run, recipe=recipe), problem, net)

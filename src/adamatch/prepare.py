@@ -86,7 +86,7 @@ def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
     void = "both forwards of AdaMatch coincide, and interpolation changes nothing"
     if run.method == "adamatch" and not has_batch_norm(net):
         yield f"this network has no batch norm: {void}"
-    elif run.method == "adamatch" and run.recipe.batch_norm == "kept":
+    elif run.method == "adamatch" and run.recipe.batch_norm == "kept" and run.recipe.last_step:
         yield f"batch norm keeps the statistics it starts with: {void}"
     if ranks.count() > 1:
         yield f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each"

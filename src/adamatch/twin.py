@@ -33,11 +33,13 @@ class Twin:
     @property
     def line(self) -> str:
         """The announcement."""
-        recipe = self.run.recipe
+        recipe, without = self.run.recipe, f"({argument('twin', False)} leaves it out)"
+        if not recipe.last_step:
+            return f"then the same with the labelled images alone, to see what adaptation changes {without}"
         return (
             f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
             f"{recipe.last_step:,} steps of {recipe.batch} images, {self.cost:.0%} to {2 * self.cost:.0%} more time "
-            f"({argument('twin', False)} leaves it out)"
+            f"{without}"
         )
 
 
@@ -51,7 +53,7 @@ def plan(run: Run, problem: Problem) -> Twin | None:
     cost = methods.get(ALONE).images_per_step(labelled, 0) / images
     if cost > LARGEST_COST:
         images, stop = (int(count * LARGEST_COST / cost) for count in (recipe.images, recipe.stop_after))
-        recipe = replace(recipe, images=max(recipe.batch, images), stop_after=stop)
+        recipe = replace(recipe, images=max(min(recipe.batch, recipe.images), images), stop_after=stop)
     return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, LARGEST_COST))
 
 

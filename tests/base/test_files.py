@@ -110,6 +110,11 @@ def test_json_is_read_or_raises_one_kind_of_error(tmp_path: Path) -> None:
         files.read_json(tmp_path)
 
 
+def test_a_checksum_is_the_files_sha_256(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    assert files.checksum(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
 def test_a_seal_is_of_what_will_be_read() -> None:
     facts = {"a": (1, 2), "b": {3: 0.1}, "c": float("inf"), "d": "\udcff"}
     assert files.sealed(facts) == files.sealed(json.loads(json.dumps(facts)))

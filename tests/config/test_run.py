@@ -114,7 +114,7 @@ RUN = Run(
     options={"align": "none"},
     recipe=recipe("handwriting", "paper", repeat=False),  # where nothing is repeated, labels may be spread
 )
-PARTS = ("tau", "alignment_decay", "lr_end", "lr_body", "momentum", "ema_decay")  # of 1
+PARTS = ("anchor_part", "tau", "alignment_decay", "lr_end", "lr_body", "momentum", "ema_decay")  # of 1
 CHANGES: dict[str, Any] = {
     "benchmark": "folders",
     "task": "ssda",
@@ -137,6 +137,8 @@ CHANGES: dict[str, Any] = {
     "balance_classes": True,
     "linear_probe_init": True,
     "knn_anchor": True,
+    "probe_neighbours": True,
+    "neighbour_networks": "efficientnet-lite1",
     "repeat": True,
     "shape": "crop",
     "optimiser": "adamw",
@@ -246,8 +248,9 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         (lambda: Run(seed=10**20), "seed is a number from 0 to"),
         *(
             (lambda name=name: recipe("handwriting", "paper", "uda", **{name: 0}), f"{name} is a number from 1 to ")
-            for name in ("batch", "images", "uratio", "size")
+            for name in ("batch", "uratio", "size")
         ),
+        (lambda: recipe("handwriting", images=0), "images=0 trains nothing but a first classifier"),
         (lambda: recipe("handwriting", lr=-0.1), "lr is a number from 0 up, not -0.1"),
         (lambda: recipe("handwriting", lr=math.nan), "lr is a number from 0 up, not nan"),
         (lambda: recipe("handwriting", lr="fast"), "lr is a number, not 'fast'"),

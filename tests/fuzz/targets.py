@@ -98,7 +98,7 @@ def _kept(folder: Path) -> Path:
 def _table(path: Path) -> Any:
     results = figures.read(path.parent)
     measured = cost.measurements(path.parent)
-    return [render.render(tables.tables(results, True), form) for form in render.FORMATS], cost.estimate(RUN, measured)
+    return render.render(tables.tables(results, True)), cost.estimate(RUN, measured)
 
 
 def _steps(folder: Path) -> Path:

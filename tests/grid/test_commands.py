@@ -46,7 +46,6 @@ def test_status_and_table_of_a_grid_half_done(tmp_path: Path) -> None:
     assert f"running {third.name}" in shown
     assert fourth.name not in shown
     assert "| Supervised | 50.0 |" in call("table", GRID, "--out", out)
-    assert "Supervised & 50.0" in call("table", out, "--format", "latex")
 
 
 def test_a_table_of_nothing_says_what_to_do(tmp_path: Path) -> None:
@@ -89,6 +88,6 @@ def test_status_of_a_grid_with_strange_leases_and_errors(tmp_path: Path, text: s
     assert f"failed {second.name}: its error.json cannot be read" in shown
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "status", "table"])
+@pytest.mark.parametrize("command", ["plan", "run", "status", "table", "draw"])
 def test_help_teaches_by_example(command: str) -> None:
     assert f"adamatch grid {command} " in call(command, "--help")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from adamatch import methods, networks
 from adamatch.base.errors import InputError
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
@@ -27,6 +28,30 @@ def test_paper_has_exactly_the_2420_runs() -> None:
         ssl = {(run.target, run.labels) for run in mine if run.task == "ssl"}
         assert ssl == {(domain, labels) for domain in domains for labels in (1, 5, 10, 25)}
         assert all(run.source != run.target for run in mine)
+
+
+def test_the_paper_as_printed_has_the_sum_and_cutout() -> None:
+    ours, printed = list(experiments.paper()), list(experiments.paper_as_printed())
+    assert len({run.id for run in [*ours, *printed]}) == 2 * 2420
+    assert {run.recipe.strong for run in printed} == {"cutout"}
+    sums = {run.method for run in printed if run.options == {"source_loss": "sum"}}
+    assert sums == {"adamatch", "baseline_bn", "noisystudent", "supervised"}
+    net = networks.build("wrn-tiny", 3)
+    for run in {run.method: run for run in printed}.values():  # each method takes these options
+        methods.build(run.method, classes=3, net=net, recipe=run.recipe, options=run.options)
+    assert [run.id for run in experiments.load("paper-as-printed")] == [run.id for run in printed]
+
+
+def test_first_step_is_few_labels_as_the_paper_has_them() -> None:
+    runs = experiments.load("first-step")
+    assert [run.id for run in experiments.load("first_step")] == [run.id for run in runs]
+    assert len(runs) == 9 + 6 + 3
+    papers = [run for run in runs if run.recipe.repeat]
+    assert len(papers) == 15
+    assert all(run.recipe.target_labels_from == 0 and not run.recipe.simclr_images for run in runs)
+    ssda = [run for run in papers if (run.task, run.method) == ("ssda", "adamatch")]
+    assert {(run.labels, run.seed) for run in ssda} == {(labels, seed) for labels in (1, 5, 25) for seed in range(3)}
+    assert not any(run.options for run in runs)
 
 
 def test_handwriting_has_seven_methods_three_tasks_three_seeds_and_variants() -> None:

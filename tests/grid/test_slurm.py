@@ -80,8 +80,6 @@ def test_what_sbatch_refuses_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Invalid partition") as raised:
         run_grid([fakes.run(), fakes.run(seed=1)], tmp_path, engine="slurm", resources=Resources(partition="nowhere"))
     assert "\n" not in str(raised.value)
-    with pytest.raises(InputError, match="give --minutes 60 "):
-        run_grid([fakes.run()], tmp_path, engine="slurm", resources=Resources(minutes=61))
 
 
 def test_without_submitit_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,11 +149,6 @@ def test_the_same_folders_as_source_and_target_are_semi_supervised(folder: Path,
     assert model.history["run"]["task"] == "ssl"
 
 
-def test_an_image_that_is_named_twice_is_read_twice(folder: Path, model: Model) -> None:
-    file = files(folder)[0]
-    assert model.predict([file, file]).paths == (str(file), str(file))
-
-
 # Single images.
 
 
@@ -163,42 +158,11 @@ def test_one_image_is_one_prediction(model: Model, shape: tuple[int, ...]) -> No
     assert len(model.predict(image)) == len(model.predict(image.numpy())) == 1
 
 
-def test_one_image_says_the_same_however_it_is_given(model: Model, tmp_path: Path) -> None:
-    pixels = arrays(1)[0][0]
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    given = [
-        tmp_path / "a.png",
-        Image.fromarray(pixels),
-        pixels,
-        torch.from_numpy(pixels).permute(2, 0, 1),
-        pixels / np.float32(255),
-        [pixels],
-        [Image.fromarray(pixels)],
-        pixels[None],
-    ]
-    said = [model.predict(each).probabilities for each in given]
-    assert all(each.shape == (1, 3) and np.allclose(each, said[0]) for each in said)
-
-
 @pytest.mark.parametrize(("count", "images"), [(1, 1), (2, 2), (3, 1), (4, 4), (5, 5)])
 def test_grey_images_without_a_channel(count: int, images: int) -> None:
     grey = np.zeros((count, 8, 10), np.uint8)
     assert len(read(grey, size=8)) == images
     assert len(read((grey, ["a"] * count), size=8)) == count  # labels tell how many images there are
-
-
-def test_sixteen_bits_in_arrays() -> None:
-    ramp = np.linspace(0, 4095, 64).reshape(1, 8, 8).astype(np.uint16)
-    assert read(ramp, size=8).images.max() == 255
-    assert read(ramp * 16, size=8).images.max() == 255
-    dark = ramp.copy()
-    dark[..., 0, 0] = 65535
-    assert np.median(read(dark, size=8).images) < 10
-
-
-def test_channels_that_networks_do_not_take() -> None:
-    with pytest.raises(InputError, match=r"shape \(2, 8, 8, 7\).*choose three"):
-        read(np.zeros((2, 8, 8, 7), np.uint8), size=8)
 
 
 # What is wrong is named, with what happens.
@@ -236,16 +200,6 @@ def test_test_images_that_are_trained_on_are_told(tmp_path: Path, capfd: pytest.
         adamatch.fit(**told, test=given, out=tmp_path / f"{number}", **TINY)
         said = " ".join(capfd.readouterr().err.split())
         assert (f"{found} of {len(given[0])} test images are trained on with their labels" in said) == (found > 0)
-
-
-@pytest.mark.parametrize("make", [lambda *given: given, lambda *given: list(zip(*given, strict=True))])
-def test_classes_that_only_the_test_has_in_memory(make: Callable[[Any, Any], Any], model: Model) -> None:
-    images = arrays(3)[0]
-    score = model.evaluate(make(images, ["red", "owl", "blue"]))
-    assert score.confusion.sum() == 2
-    assert "owl" in score.notes[0]
-    with pytest.raises(InputError, match="none of the classes that were learnt: it has 'owl'"):
-        model.evaluate(make(images, ["owl"] * 3))
 
 
 def test_frames_that_cannot_be_used(folder: Path) -> None:

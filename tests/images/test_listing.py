@@ -142,10 +142,7 @@ def test_csv_columns_by_name_without_labels_and_with_a_byte_order_mark(animals: 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (
-            [["path", "label"], ["dog/b.png", "dog"], ["x.png", "dog"]],
-            r"list\.csv, line 3: .*x\.png does not exist",
-        ),
+        ([["path", "label"], ["dog/b.png", "dog"], ["x.png", "dog"]], r"list\.csv, line 3: .*x\.png does not exist"),
         ([["dog/b.png", "dog"], ["cat/b.png", ""]], r"line 2: the label is missing"),
         ([["dog/b.png", "dog"], ["cat/b.png"]], r"line 2: the label is missing"),
         ([["dog/b.png"]], r"has no labels: add a column"),

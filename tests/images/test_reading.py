@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from adamatch.base.errors import InputError
 from adamatch.images import reading
 from adamatch.images.arrays import from_arrays
-from adamatch.images.decode import read_image
+from adamatch.images.decode import Square, read_image
 from adamatch.images.items import from_dataset
 from adamatch.images.reading import median_side, read
 from adamatch.images.store import Store
@@ -225,7 +225,7 @@ def test_datasets_that_cannot_be_used() -> None:
         ([(RAMP[0], 1), RAMP[0]], "labels 1 of its 2 images"),
     ):
         with pytest.raises(InputError, match=message):
-            from_dataset(items, size=6)
+            from_dataset(items, Square(6))
 
 
 def test_read_takes_everything(animals: Path, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """The head's first weights: a linear classifier of what starting weights make of the images."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,16 @@ from torch import Tensor
 from train import tiny
 
 from adamatch import networks
+from adamatch.config.recipe import Recipe
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.initialise import embed, probe, propagate, stages
 from adamatch.kernels import depthwise_ops, norm_ops
 from adamatch.networks.norm import estimate_statistics
 from adamatch.networks.weights import load_weights
+
+
+def recipe(kept: bool) -> Recipe:
+    return replace(tiny.RECIPE, batch_norm="kept" if kept else "global")
 
 
 def test_the_classifier_is_that_of_an_independent_library() -> None:
@@ -60,7 +67,7 @@ def head_of(
     net = networks.build("wrn-tiny", 3)
     if weights:
         load_weights(net, weights)
-    stages.first_head(net, [pool], unlabelled, tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], unlabelled, recipe(kept), tiny.CPU)
     assert net.training
     found: Tensor = net.state_dict()["head.weight"]
     return found
@@ -74,7 +81,7 @@ def test_features_are_normalised_as_in_the_training_that_follows(kept: bool) -> 
     torch.manual_seed(0)
     net = networks.build("wrn-tiny", 3)
     twin = copy.deepcopy(net)
-    stages.first_head(net, [pool], None, tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], None, recipe(kept), tiny.CPU)
     moved = {
         name
         for name, value in net.state_dict().items()
@@ -129,12 +136,12 @@ def test_the_surest_labels_of_neighbours_are_told(monkeypatch: pytest.MonkeyPatc
         return said[-1]
 
     monkeypatch.setattr(propagate, "guess", guess)
-    sure = stages.first_head(net, [pool], Unlabelled((images[:12], images[12:])), tiny.CPU, kept=True)
+    sure = stages.first_head(net, [pool], Unlabelled((images[:12], images[12:])), recipe(True), tiny.CPU)
     assert sure is not None
     expected = np.zeros((30, 3))
-    expected[looked_at] = propagate.surest(said[0])
+    expected[looked_at] = propagate.surest(said[0], 0.5)
     np.testing.assert_allclose(sure, expected * 30 / expected.sum(), rtol=1e-5)
-    assert stages.first_head(net, [pool], None, tiny.CPU) is None
+    assert stages.first_head(net, [pool], None, tiny.RECIPE, tiny.CPU) is None
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -148,7 +155,7 @@ def test_no_kernel_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch, kept: boo
     monkeypatch.setattr(embed, "BATCHES", 2)
     monkeypatch.setattr(norm_ops, "norm_runs_on", refuse)
     monkeypatch.setattr(depthwise_ops, "runs_on", refuse)
-    stages.first_head(net, [pool], Unlabelled(pool.parts), tiny.CPU, kept=kept)
+    stages.first_head(net, [pool], Unlabelled(pool.parts), recipe(kept), tiny.CPU)
     with pytest.raises(AssertionError, match="a kernel would run"):  # afterwards they are used again
         net(torch.zeros(2, 3, 32, 32))
 
@@ -166,8 +173,26 @@ def test_features_of_a_network_that_learned_alone_are_uncorrelated(
 
     monkeypatch.setattr(propagate, "guess", guess)
     torch.manual_seed(0)
-    stages.first_head(networks.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, tiny.CPU, pretrained=alone)
+    stages.first_head(
+        networks.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, tiny.RECIPE, tiny.CPU, pretrained=alone
+    )
     covariance = torch.cov(seen[1].T).abs()
     apart = float((covariance - covariance.diag().diag()).max() / covariance.max())
     assert apart < 1e-4 if alone else apart > 0.1
     assert seen[0].shape[1] == seen[1].shape[1]
+
+
+def test_neighbours_are_found_by_the_networks_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With these as the only features, and each image's most likely label for the classifier."""
+    problem, asked = tiny.problem(), []
+
+    def by_networks(names: Sequence[str], pools: Sequence[Any], machine: Any) -> list[Tensor]:
+        asked.append(tuple(names))
+        return [torch.eye(3)[torch.arange(sum(map(len, pool))) % 3] for pool in pools]
+
+    monkeypatch.setattr(embed, "by_networks", by_networks)
+    how = replace(recipe(True), neighbour_networks="a,b", probe_neighbours=True, anchor_part=1.0)
+    sure = stages.first_head(networks.build("wrn-tiny", 3), problem.labelled, problem.unlabelled, how, tiny.CPU)
+    assert asked == [("a", "b")]
+    assert sure is not None
+    assert (sure.argmax(1).reshape(-1, 3) == sure.argmax(1)[:3]).all()  # images with the same features have one label

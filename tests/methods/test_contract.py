@@ -113,6 +113,14 @@ def test_labels_from_before_training_count_while_pseudo_labels_hardly_do(name: s
             for anchored in (True, False)
         ]
         assert torch.equal(*found) == same
+    at_end = [
+        build(name, classes=3, net=net, recipe=PAPER, options={"knn_anchor": True, "anchor_floor": floor})
+        .phases[0]
+        .loss(net, make_batch(0, progress=1.0))[0]
+        for floor in (0.0, 1.0, 3.0)
+    ]
+    assert at_end[0] == found[1] < at_end[1]
+    torch.testing.assert_close(at_end[2] - at_end[0], 3 * (at_end[1] - at_end[0]))
     method = build(name, classes=3, net=net, recipe=PAPER, options={"knn_anchor": True})
     with pytest.raises(InputError, match="anchored=True needs labels that unlabelled images had"):
         method.phases[0].loss(net, make_batch(0)._replace(y_tu_first=torch.zeros(0)))

@@ -142,10 +142,11 @@ def domainnet(
 def cifar(path: Path, parts: dict[str, tuple[Array, Array]]) -> None:
     """parts: {member: (images (n, 32, 32, 3), labels)}."""
     members, many = {}, "100" in path.name
+    folder = "cifar-100-binary" if many else "cifar-10-batches-bin"
     for name, (images, labels) in parts.items():
         data = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
         column = labels.astype(np.uint8)[:, None]
-        members[f"batches/{name}.bin"] = np.hstack([column * 0 + 7] * many + [column, data]).tobytes()
+        members[f"{folder}/{name}.bin"] = np.hstack([column * 0 + 7] * many + [column, data]).tobytes()
     tar(path, members)
 
 

@@ -155,7 +155,7 @@ ARCHIVES = [
 ARRAYS = [
     Case("mat 7.3", "train_32x32.mat", _mat_7, ("train_32x32.mat", "of MATLAB 7.3, save it again")),
     Case("mat bomb", "train_32x32.mat", _mat_bomb, ("train_32x32.mat", "a bomb")),
-    Case("h5 link to another file", "usps.h5", lambda p: _h5(p, "external link"), ("train/data", "link")),
+    Case("h5 link to another file", "usps.h5", lambda p: _h5(p, "external link"), ("usps.h5", "fetch it again")),
     Case("h5 kept in another file", "usps.h5", lambda p: _h5(p, "external storage"), ("train/data", "this file")),
     Case("h5 of text", "usps.h5", lambda p: _h5(p, "text"), ("train/data", "not an array of numbers")),
     Case("idx that says it is huge", "idx3-ubyte.gz", _idx_bomb, ("idx3-ubyte.gz", "fetch it again")),

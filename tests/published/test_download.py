@@ -147,11 +147,6 @@ def test_when_all_fail_it_says_where_to_get_the_file(server: Server, tmp_path: P
     assert names(tmp_path) == []
 
 
-def test_a_file_without_sources_can_only_be_had_by_hand(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.bin cannot be fetched by a program: get it by hand from http://page"):
-        get(File("data.bin"), tmp_path)
-
-
 @pytest.mark.parametrize(
     ("page", "facts", "says"), [(False, {"size": 99}, "has a file of 4194304 bytes, not 99"), (True, {}, "web page")]
 )

@@ -66,15 +66,6 @@ def test_tables_that_are_none(tmp_path: Path, text: bytes) -> None:
         numeric.table(tmp_path / "t", 2)
 
 
-def test_h5_of_another_kind(tmp_path: Path) -> None:
-    (tmp_path / "usps.h5").write_bytes(b"x" * 100)
-    with pytest.raises(InputError, match=r"usps\.h5 cannot be read"):
-        numeric.h5(tmp_path / "usps.h5", "train/data")
-    formats.usps_h5(tmp_path)
-    with pytest.raises(InputError, match="train/nothing"):
-        numeric.h5(tmp_path / "usps.h5", "train/nothing")
-
-
 def saved(compressed: bool, **arrays: object) -> io.BytesIO:
     out = io.BytesIO()
     scipy.io.savemat(out, arrays, do_compression=compressed)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from published import formats
 
 from adamatch.base import system
@@ -102,15 +101,6 @@ def test_an_error_in_the_archive_ends_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the archive is damaged"):
         run(Split(2, None, (), images, ()), tmp_path / "store")
     assert not (tmp_path / "store").exists()
-
-
-def test_payloads_of_every_kind(tmp_path: Path) -> None:
-    image = formats.random_images(1, 16, 16, 3)[0]
-    Image.fromarray(image).save(tmp_path / "a.png")
-    for payload in (tmp_path / "a.png", Encoded("a", (tmp_path / "a.png").read_bytes()), image):
-        np.testing.assert_array_equal(fit(payload, 16), image)
-    np.testing.assert_array_equal(fit(image[:, :, 0], 16), np.repeat(image[:, :, :1], 3, axis=2))
-    assert fit(image, 8).shape == (8, 8, 3)
 
 
 def test_no_images_is_an_error(tmp_path: Path) -> None:

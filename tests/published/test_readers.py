@@ -4,7 +4,8 @@ import gzip
 import io
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,6 @@ def prepared(name: str, folder: Path, domain: str, split: str, size: int = 32) -
     return formats.prepared(SETS[name].read(Found(folder), domain)[split], path, size)
 
 
-def check(store: Store, images: Array, labels: Array | None) -> None:
-    """Images of three channels, or grey ones."""
-    np.testing.assert_array_equal(store.images, images if images.ndim == 4 else np.repeat(images[..., None], 3, axis=3))
-    np.testing.assert_array_equal(store.labels, labels)
-
-
 def unpack(archive: Path) -> None:
     """The folders that it holds, in its place."""
     shutil.unpack_archive(archive, archive.parent)
@@ -44,51 +39,86 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-@pytest.mark.parametrize("unpacked", [False, True])
-def test_mnist(folder: Path, split: str, unpacked: bool) -> None:
-    images, labels = formats.mnist(folder / "deep", split)
-    for path in list((folder / "deep").iterdir()) if unpacked else ():
-        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
-        path.unlink()
-    store = prepared("digitfive", folder, "mnist", split)
-    check(store, np.pad(images, ((0, 0), (2, 2), (2, 2))), labels)
-    assert store.classes == tuple("0123456789")
+Made = Mapping[str, tuple[Array, Array | None]]  # of each split, images (grey ones without channels) and labels
 
 
-@pytest.mark.parametrize("kind", ["h5", "zip", "libsvm"])
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_usps(folder: Path, kind: str, split: str) -> None:
-    images, labels = formats.usps_h5(folder)[split] if kind == "h5" else formats.usps_text(folder, split, kind)
-    expected = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC)) for image in images]
-    check(prepared("digitfive", folder, "usps", split), np.stack(expected), labels)
+def mnist(folder: Path) -> Made:
+    made = {split: formats.mnist(folder, split) for split in ("train", "test")}
+    return {split: (np.pad(images, ((0, 0), (2, 2), (2, 2))), labels) for split, (images, labels) in made.items()}
 
 
-@pytest.mark.parametrize("unpacked", [False, True])
-def test_mnist_m(folder: Path, unpacked: bool) -> None:
-    made = formats.mnist_m(folder / "mnist_m.tar.gz")
-    if unpacked:
-        unpack(folder / "mnist_m.tar.gz")
-    for split, (images, labels) in made.items():
-        check(prepared("digitfive", folder, "mnistm", split), images, labels)
+def usps(kind: str, folder: Path) -> Made:
+    splits = ("train", "test")
+    made = formats.usps_h5(folder) if kind == "h5" else {s: formats.usps_text(folder, s, kind) for s in splits}
+    return {
+        split: (np.stack([enlarged(image) for image in images]), labels) for split, (images, labels) in made.items()
+    }
 
 
-@pytest.mark.parametrize("compressed", [True, False])
-@pytest.mark.parametrize("split", ["train", "test", "extra"])
-def test_svhn(folder: Path, split: str, compressed: bool) -> None:
-    data, images, labels = formats.svhn_bytes(compressed=compressed)
-    (folder / f"{split}_32x32.mat").write_bytes(data)
-    check(prepared("svhn", folder, "svhn", split), images, labels)
+def enlarged(image: Array) -> Array:
+    return np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC))
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_synthetic_digits(folder: Path, packed: bool) -> None:
+def svhn(folder: Path) -> Made:
+    made = {name: formats.svhn_bytes(seed=i, compressed=i > 0) for i, name in enumerate(("train", "test", "extra"))}
+    for split, (data, _, _) in made.items():
+        (folder / f"{split}_32x32.mat").write_bytes(data)
+    return {split: (images, labels) for split, (_, images, labels) in made.items()}
+
+
+def synthetic(folder: Path) -> Made:
     made = {split: formats.svhn_bytes(seed=i) for i, split in enumerate(("train", "test"))}
     formats.zipped(folder / "SynthDigits.zip", {f"synth_{name}_32x32.mat": made[name][0] for name in made})
-    if not packed:
-        unpack(folder / "SynthDigits.zip")
-    for split, (_, images, labels) in made.items():
-        check(prepared("digitfive", folder, "syn", split), images, labels)
+    return {split: (images, labels) for split, (_, images, labels) in made.items()}
+
+
+def cifar(number: int, members: tuple[str, ...], folder: Path) -> Made:
+    parts = {name: (formats.random_images(4, 32, 32, 3), formats.random_labels(4)) for name in members}
+    formats.cifar(folder / f"cifar-{number}-binary.tar.gz", dict(sorted(parts.items(), reverse=True)))  # in any order
+
+    def joined(names: Iterable[str]) -> tuple[Array, Array]:
+        images, labels = zip(*(parts[name] for name in names), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
+
+    return {"train": joined(members[:-1]), "test": joined(members[-1:])}
+
+
+def stl10(folder: Path) -> Made:
+    made = formats.stl10(folder / "stl10_binary.tar.gz", {"train": 3, "test": 4, "unlabeled": 5})
+    return {"train": made["train"], "test": made["test"], "unlabelled": (made["unlabeled"][0], None)}
+
+
+BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+EXACT: dict[str, tuple[str, str, Callable[[Path], Made], int]] = {  # set, domain, what writes it, side
+    "mnist": ("digitfive", "mnist", mnist, 32),
+    **{f"usps {kind}": ("digitfive", "usps", partial(usps, kind), 32) for kind in ("h5", "zip", "libsvm")},
+    "mnistm": ("digitfive", "mnistm", lambda folder: formats.mnist_m(folder / "mnist_m.tar.gz"), 32),
+    "svhn": ("svhn", "svhn", svhn, 32),
+    "syn": ("digitfive", "syn", synthetic, 32),
+    "cifar10": ("cifar10", "cifar10", partial(cifar, 10, BATCHES), 32),
+    "cifar100": ("cifar100", "cifar100", partial(cifar, 100, ("train", "test")), 32),
+    "stl10": ("stl10", "stl10", stl10, 96),
+}
+
+
+@pytest.mark.parametrize("unpacked", [False, True])
+@pytest.mark.parametrize("case", EXACT)
+def test_every_image_and_label(folder: Path, case: str, unpacked: bool) -> None:
+    name, domain, write, size = EXACT[case]
+    made = write(folder / "deep")
+    for path in list((folder / "deep").iterdir()) if unpacked else ():
+        if path.name.endswith((".zip", ".tar.gz")):
+            shutil.unpack_archive(path, path.parent)
+        elif path.name.endswith("ubyte.gz"):
+            path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        if path.suffix in (".gz", ".zip") and "usps" not in case:
+            path.unlink()
+    for split, (images, labels) in made.items():
+        store = prepared(name, folder, domain, split, size)
+        grey = images.ndim == 3
+        np.testing.assert_array_equal(store.images, np.repeat(images[..., None], 3, axis=3) if grey else images)
+        np.testing.assert_array_equal(store.labels, labels)
+        assert len(store.classes) == (100 if name == "cifar100" else 10)
 
 
 def reference_square(image: Image.Image, size: int) -> Array:
@@ -181,23 +211,6 @@ def test_pacs(folder: Path, kind: str) -> None:
     assert test.labels.tolist() == list(range(7))
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
-def test_cifar(folder: Path, name: str) -> None:
-    many = name == "cifar100"
-    members = ["train", "test"] if many else [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-    parts = {
-        m: (formats.random_images(4, 32, 32, 3, seed=i), formats.random_labels(4, seed=i))
-        for i, m in enumerate(members)
-    }
-    # Out of order, as an archive may have them.
-    shuffled = dict(sorted(parts.items(), reverse=True))
-    formats.cifar(folder / f"cifar-{'100' if many else '10'}-binary.tar.gz", shuffled)
-    for split, wanted in (("train", members[:-1]), ("test", members[-1:])):
-        store = prepared(name, folder, name, split)
-        check(store, *(np.concatenate([parts[m][i] for m in wanted]) for i in range(2)))
-        assert len(store.classes) == (100 if many else 10)
-
-
 def test_of_cifars_other_archives_it_says_where_the_binary_one_is(folder: Path) -> None:
     (folder / "cifar-10-batches-mat").mkdir()
     (folder / "cifar-100-python.tar.gz").touch()
@@ -207,37 +220,15 @@ def test_of_cifars_other_archives_it_says_where_the_binary_one_is(folder: Path) 
             plan(name, folder, folder)
 
 
-def test_stl10(folder: Path) -> None:
-    made = formats.stl10(folder / "stl10_binary.tar.gz", {"train": 3, "test": 4, "unlabeled": 5})
-    for split, name in (("train", "train"), ("test", "test"), ("unlabelled", "unlabeled")):
-        images, labels = made[name]
-        check(prepared("stl10", folder, "stl10", split, 96), images, None if name == "unlabeled" else labels)
-    small = prepared("stl10", folder, "stl10", "train", 32)
-    expected = made["train"][0].reshape(3, 32, 3, 32, 3, 3).mean(axis=(2, 4))
-    assert np.abs(small.images - expected).max() < 1, "Pillow rounds after each direction"
-
-
-CUT: list[tuple[str, str, Callable[[Path], object], str]] = [
-    ("digitfive", "mnist", lambda p: formats.mnist(p, "train"), "train"),
-    ("digitfive", "usps", formats.usps_h5, "train"),
-    ("digitfive", "usps", lambda p: formats.usps_text(p, "train", "zip"), "train"),
-    ("digitfive", "mnistm", lambda p: formats.mnist_m(p / "mnist_m.tar.gz"), "train"),
-    ("svhn", "svhn", lambda p: (p / "train_32x32.mat").write_bytes(formats.svhn_bytes()[0]), "train"),
-    ("stl10", "stl10", lambda p: formats.stl10(p / "stl10_binary.tar.gz", {"train": 1, "unlabeled": 1}), "unlabelled"),
-    ("pacs", "photo", lambda p: formats.zipped(p / "PACS.zip", pacs_members()), "train"),
-]
-
-
-@pytest.mark.parametrize(("name", "domain", "write", "split"), CUT)
-def test_a_file_cut_short_is_an_error_that_names_it(
-    folder: Path, name: str, domain: str, write: Callable[[Path], object], split: str
-) -> None:
-    write(folder)
+@pytest.mark.parametrize("case", EXACT)
+def test_a_file_cut_short_is_an_error_that_names_it(folder: Path, case: str) -> None:
+    name, domain, write, size = EXACT[case]
+    *_, split = write(folder)
     files = [path for path in folder.iterdir() if path.is_file()]
     for path in files:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(InputError) as error:
-        prepared(name, folder, domain, split)
+        prepared(name, folder, domain, split, size)
     assert any(path.name in str(error.value) for path in files), error.value
     assert not list(folder.parent.glob("store-*/store.json"))
 
@@ -252,7 +243,7 @@ def test_the_plan_says_what_is_missing_and_where_it_is(folder: Path, tmp_path: P
 
 
 def test_nothing_at_all_is_an_error(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds nothing of pacs.*domaingeneralization"):
+    with pytest.raises(InputError, match=r"holds no files of pacs.*domaingeneralization"):
         plan("pacs", folder, tmp_path)
     with pytest.raises(InputError, match="did you mean 'domainnet'"):
         plan("domain-net", folder, tmp_path)

@@ -118,5 +118,7 @@ def test_pacs_byte_for_byte(root: Path, domain: str, count: int) -> None:
 @pytest.mark.parametrize("name", ["digitfive", "pacs"])
 def test_verify_is_clean(root: Path, name: str) -> None:
     findings = list(verify(root, name))
-    assert [f for f in findings if f.level == "error"] == []
-    assert len([f for f in findings if f.level == "note"]) == (4 if name == "digitfive" else 0), "the customary subsets"
+    assert [finding for finding in findings if finding[0] == "error"] == []
+    assert len([finding for finding in findings if finding[0] == "note"]) == (4 if name == "digitfive" else 0), (
+        "the customary subsets"
+    )

@@ -53,6 +53,11 @@ def cross_entropy(y: Tensor, z: Tensor) -> Tensor:
     return (y * (log_sum - z)).sum(1)
 
 
+def of_labelled(values: Tensor, y: Tensor) -> Tensor:
+    """The mean over images that have a label: rows of zeros are images whose label does not count yet."""
+    return values[y.sum(1) > 0].mean(0)
+
+
 def aligned(y: Tensor, wanted: Tensor, found: Tensor, strength: float = 1.0) -> Tensor:
     scaled = y * ((wanted + TINY) / (found + TINY)) ** strength
     return scaled / scaled.sum(1, keepdim=True)
@@ -94,8 +99,8 @@ def fixmatch(net: Net, shown: Shown, memory: Memory, *, tau: float) -> Tensor:
     z_w, z_s = z[: n_sl + n_tu], z[n_sl + n_tu :]
     with torch.no_grad():
         y = probabilities(z_w)
-        y_tilde = aligned(y, *memory.add(shown.y_sl.mean(0), y.mean(0)))
-    return cross_entropy(shown.y_sl, z_w[:n_sl]).mean() + guessed(y_tilde, tau, z_s)
+        y_tilde = aligned(y, *memory.add(of_labelled(shown.y_sl, shown.y_sl), y.mean(0)))
+    return of_labelled(cross_entropy(shown.y_sl, z_w[:n_sl]), shown.y_sl) + guessed(y_tilde, tau, z_s)
 
 
 def supervised(net: Net, shown: Shown) -> Tensor:
@@ -110,7 +115,8 @@ def baseline_bn(net: Net, shown: Shown) -> Tensor:
 
 def both_views(net: Net, shown: Shown, images: list[Tensor]) -> Tensor:
     z, n = net.logits(torch.cat(images), training=True, record=True), len(shown.y_sl)
-    return (cross_entropy(shown.y_sl, z[:n]).mean() + cross_entropy(shown.y_sl, z[n : 2 * n]).mean()) / 2
+    weak, strong = cross_entropy(shown.y_sl, z[:n]), cross_entropy(shown.y_sl, z[n : 2 * n])
+    return (of_labelled(weak, shown.y_sl) + of_labelled(strong, shown.y_sl)) / 2
 
 
 def classify(net: Net, shown: Shown) -> Tensor:
@@ -130,7 +136,7 @@ def agree(net: Net, shown: Shown) -> Tensor:
 
 
 def right(net: Net, h: Tensor, y: Tensor) -> Tensor:
-    return cross_entropy(y, net.head(h)).mean() + cross_entropy(y, net.head(h, "second")).mean()
+    return of_labelled(cross_entropy(y, net.head(h)), y) + of_labelled(cross_entropy(y, net.head(h, "second")), y)
 
 
 def apart(net: Net, h: Tensor) -> Tensor:

@@ -127,10 +127,8 @@ def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
     [
         ({"range": {"at_least": 60, "at_best": 80}, "gain": 9.0}, "Adaptation helped", "between 60 and 80 %"),
         ({"range": {"at_least": 60, "at_best": 80}, "gain": -9.0}, "Adaptation did harm", "9.0 points worse"),
-        ({"gain": 0.4}, "Adaptation changed little", "is not known"),
-        ({"range": {"at_least": None}}, "Trained", "is not known"),
-        ({"range": {"at_least": None, "at_best": 77.7}}, "Trained", "at best 78 % are likely right"),
-        ({"range": {"at_least": 33.3, "at_best": None}}, "Trained", "at least 33 % are likely right"),
+        ({"gain": 0.4}, "Adaptation changed little", "cannot be told"),
+        ({"range": {"at_least": None, "at_best": None}}, "Trained", "cannot be told"),
         ({}, "Trained", "predicts another class than the same network"),
     ],
 )

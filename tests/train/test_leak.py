@@ -166,15 +166,6 @@ def test_the_search_finds_every_leak(leak: str) -> None:
     assert found([leaks()[leak]()], TARGET.labels)
 
 
-def test_a_labels_field_would_be_found_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutation: Unlabelled with labels, and `pose` that fills them in."""
-    monkeypatch.setattr(tasks, "Unlabelled", lambda parts: Leaky(parts, TARGET.labels))  # type: ignore[arg-type]
-    problem = tiny.problem(target=TARGET)
-    assert TARGET.labels is not None
-    held = held_by_training(tiny.a_run(method="supervised"), problem, tmp_path / "run", monkeypatch)
-    assert found(held, TARGET.labels)
-
-
 def test_an_unlabelled_pool_has_no_label_of_any_name() -> None:
     pool = tiny.problem(target=TARGET).unlabelled
     assert vars(pool).keys() == {"parts"}

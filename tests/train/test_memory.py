@@ -93,12 +93,6 @@ def test_an_estimate_is_what_a_step_takes_within_a_third(
     assert most / 1.33 < needed(name, size, batch, method).of(batch) < most * 1.33
 
 
-def test_half_precision_takes_less_and_larger_images_more() -> None:
-    each = needed("wrn-small", 32, 4).each
-    assert needed("wrn-small", 32, 4, machine=replace(tiny.CPU, precision="bf16")).each < 0.7 * each
-    assert 3.5 < needed("wrn-small", 64, 4).each / each < 4.5
-
-
 @pytest.mark.parametrize(
     ("room", "batch"), [(0, 0), (100, 0), (109, 0), (110, 1), (129, 2), (130, 2), (179, 4), (180, 8), (800, 64)]
 )
@@ -253,18 +247,6 @@ def test_out_of_memory_is_one_line_and_the_same_command_goes_on(
     tiny.solve(run, tmp_path / "run")
     assert tiny.same(tiny.weights(tmp_path / "run"), tiny.weights(tmp_path / "whole"))
     assert [row["step"] for row in tiny.rows(tmp_path / "run")] == [3, 6, 9, 12]
-
-
-@pytest.mark.parametrize("moment", [1, tiny.STEPS + 5])
-def test_out_of_memory_at_the_first_step_and_in_a_later_generation(
-    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tiny.a_run(method="noisystudent")
-    with monkeypatch.context() as patch:
-        patch.setattr(Captured, "__call__", tiny.raising(Captured.__call__, moment, MemoryError()))
-        with pytest.raises(InputError, match="nothing of it was saved yet" if moment == 1 else "resumes from step 3"):
-            tiny.solve(run, tmp_path / "run")
-    tiny.solve(tiny.a_run(method="noisystudent", batch=2), tmp_path / "run", overwrite=True)  # as it says
 
 
 def test_other_errors_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -71,42 +70,6 @@ def test_killed_while_something_is_written(moment: str, tmp_path: Path, uninterr
     run = tiny.a_run()
     killed(run, tmp_path / "run", moment)
     check(run, tmp_path / "run", uninterrupted)
-
-
-@pytest.mark.slow
-def test_a_hundred_kills(tmp_path: Path, uninterrupted: Any) -> None:
-    """Ten of them inside of the writing of tensors or around the last rename, the others at any time."""
-    chosen = [f"half {number}" for number in (1, 2, 3, 4, 5, 5)] + ["rename result.json", "renamed result.json"] * 2
-    kills: list[str] = []
-    for number in range(100):
-        run, out = tiny.a_run(seed=number % 3), tmp_path / str(number)
-        if number < len(chosen):
-            assert tiny.in_process(tiny.doomed, run.to_json(), out, chosen[number]) == -signal.SIGKILL
-            kills.append(chosen[number])
-        wanted = 4 * (number + 1)  # so many for each run, if it is not at its end before
-        while len(kills) < wanted and not (out / "result.json").exists():
-            if moment := killed_at_any_time(run, out):
-                kills.append(moment)
-        check(run, out, uninterrupted)
-        if len(kills) >= 100:
-            break
-    said = sorted(each for each in kills if not each.startswith("after"))
-    print(f"{len(kills)} kills, {number + 1} runs; {said}; the others {sorted(set(kills) - set(said))}")
-    assert len(kills) >= 100
-    assert len(said) == len(chosen)
-
-
-def killed_at_any_time(run: Run, out: Path) -> str:
-    """After how many milliseconds it was killed, if it still lived."""
-    process = tiny.started(tiny.doomed, run.to_json(), out, "step 1000")
-    while not (out / ".lock").exists() and process.is_alive():
-        time.sleep(0.005)
-    wait = random.uniform(0, 0.6)
-    process.join(wait)
-    if process.exitcode is None:
-        process.kill()
-    process.join()
-    return f"after {1000 * wait:.0f} ms" if process.exitcode == -signal.SIGKILL else ""
 
 
 class Forgetful(nn.Module):

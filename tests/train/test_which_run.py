@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from colours import TINY, arrays
-from PIL import Image
-from typer.testing import CliRunner
 
 import adamatch
 from adamatch.base.errors import InputError, Interruption
-from adamatch.cli import app
 from adamatch.config.run import Run
 from adamatch.train import loop, resume, run_folder
 from adamatch.train.speed import Captured
@@ -68,23 +65,6 @@ def test_the_argument_that_differs_is_named(finished: Path, changes: dict[str, A
         fit(finished, **changes)
     line = f"holds another run ({told}): choose another folder, or give overwrite=True to replace it"
     assert line in str(error.value)
-
-
-def test_on_the_command_line_it_is_named_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for image, label, number in zip(*SOURCE, range(30), strict=True):
-        file = tmp_path / "images" / str(label) / f"{number}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(file)
-    command = (
-        "fit --source images --target images --out run --labels-per-class 2 --size 8 --images 8 --batch 4 --no-twin -q"
-    )
-    assert CliRunner().invoke(app, command.split()).exit_code == 0
-    other = command.replace("class 2", "class 3").split()
-    found = CliRunner().invoke(app, [*other, "--no-mirror"])
-    assert isinstance(found.exception, InputError)
-    assert "(--labels-per-class was 2 and is 3 now, --mirror was on and is off now)" in str(found.exception)
-    assert "give --overwrite to replace it" in str(found.exception)
 
 
 def test_a_test_set_may_be_added_to_an_interrupted_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def say(line: str, *, stderr: bool = False, style: str | None = None) -> None:
-    console(stderr=stderr).print(shown(line), style=style)
+def say(line: str, *, stderr: bool = False) -> None:
+    console(stderr=stderr).print(shown(line))
 
 
 def print_table(table: Table) -> None:
@@ -37,9 +37,11 @@ def print_table(table: Table) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+def progress_bar(
+    what: str, total: int | None = None, *, quiet: bool = False, out: Console | None = None
+) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal (stderr), removed at the end; call it with how many more are done. `total` None: unknown."""
-    out = console(stderr=True)
+    out = out or console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as bar:
         task = bar.add_task(shown(what), total=total)

@@ -1,4 +1,4 @@
-"""`adamatch demo` and `adamatch fit`: the demonstration, and one's own images."""
+"""`adamatch demo`: the demonstration; `adamatch fit`: the user's images."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ def fit(
     *,
     target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring alone")
+        Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring only")
     ] = None,
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
     method: Method = "adamatch",
@@ -49,7 +49,7 @@ def fit(
     no_twin: Annotated[
         bool,
         typer.Option(
-            "--no-twin", help="Do not train on the labelled images alone as well, to see what adaptation changes"
+            "--no-twin", help="Skip the second training, on labelled images only, that shows what adaptation changes"
         ),
     ] = False,
     seed: Seed = 0,
@@ -101,5 +101,5 @@ def fit(
     from adamatch.report import printed
     from adamatch.train import distributed
 
-    if quiet and distributed.speaks():  # else it is said already
+    if quiet and distributed.speaks():  # else it is printed already
         printed.ending(trained, out)

@@ -63,6 +63,6 @@ def _option(field: Field[Any], usual: str) -> inspect.Parameter:
 
 def _value(field: Field[Any], given: Any) -> Any:
     """Numbers arrive as text, for they may be "auto"."""
-    if isinstance(given, str) and field.type in (int, float):
+    if isinstance(given, str) and field.type in (int, float) and given != "all":
         return number(field.name, given, field.type)
     return given

@@ -119,7 +119,7 @@ def report(
         Path | None, typer.Option(help="The page (default: report.html in the run's folder; of several runs, here)")
     ] = None,
     twin: Annotated[
-        Path | None, typer.Option(help="A run of the same network on the labelled images alone, to compare with")
+        Path | None, typer.Option(help="A run of the same network on the labelled images only, to compare with")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Where prepared sets are stored (default: $ADAMATCH_DATA, else ./data)")

@@ -93,6 +93,10 @@ PHOTOGRAPHS_ON_CPU: Mapping[str, Any] = {
 }
 ALIKE_ON_CPU: Mapping[str, Any] = {"batch_norm": "kept", "lr": 0.003}
 SIZE_ON_CPU = 192  # pixels
+# Nothing but a classifier is trained, on the features of the starting weights and of their neighbours: `frozen="all"`.
+# On a GPU neighbours are found by several networks (results/many_classes.md).
+FROZEN: Mapping[str, Any] = {**PHOTOGRAPHS, "batch_norm": "kept", "probe_neighbours": True, "images": 0}
+NEIGHBOUR_NETWORKS = "efficientnet-lite1,efficientnet-lite2"
 
 
 def recipe(benchmark: str, budget: str = "paper", task: str = "uda", **overrides: Any) -> Recipe:

@@ -52,7 +52,7 @@ class ImageViews:
 class Schedule:
     """How long, and in what steps."""
 
-    images: int = setting(about="Labelled images to train for, repeats counted", least=1, most=2**50, commands=BOTH)
+    images: int = setting(about="Labelled images to train for, repeats counted", least=0, most=2**50, commands=BOTH)
     batch: int = setting(64, "Labelled images in a step, of each labelled pool", least=1, most=2**20, commands=BOTH)
     uratio: int = setting(3, "Unlabelled images for each labelled one", least=1, most=2**10, commands=["train"])
     stop_after: int = setting(
@@ -66,7 +66,9 @@ class Schedule:
 
     @property
     def last_step(self) -> int:
-        """Where the run ends."""
+        """Where the run ends. Without images there are no steps: the first classifier is the result."""
+        if not self.images:
+            return 0
         return min(self.steps, max(1, self.stop_after // self.batch)) if self.stop_after else self.steps
 
 
@@ -97,6 +99,12 @@ class PseudoLabels:
     )
     fade_out: bool = setting(False, "Alignment fades out over the second half of the run")
     knn_anchor: bool = setting(False, "Until pseudo-labels count, the surest labels of neighbours do")
+    anchor_floor: float = setting(
+        0.0,
+        "Neighbours' labels keep at least this weight; 0: they fade as pseudo-labels begin to count",
+        least=0,
+        most=100,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +132,21 @@ class Initialisation:
         0, "Images on which the network is pre-trained without labels (SimCLR)", least=0, most=2**50
     )
     linear_probe_init: bool = setting(False, "The head starts as a linear classifier of the starting weights' features")
+    probe_neighbours: bool = setting(
+        False, "That classifier learns the most likely label of each target image, not all of its likely ones"
+    )
+    neighbour_networks: str = setting(
+        "", "Networks, by commas, in whose ImageNet features neighbours are found; empty: the network's own"
+    )
+    anchor_part: float = setting(
+        0.5, "Of the images of each predicted class, the surest so many have a neighbours' label", least=0, most=1
+    )
     frozen: int = setting(
-        0, "Blocks of an EfficientNet-Lite (Lite0: of 16) that are not trained", least=0, most=100, commands=["fit"]
+        0,
+        "Blocks of an EfficientNet-Lite (Lite0: of 16) that are not trained; all: only a classifier is",
+        least=0,
+        most=100,
+        commands=["fit"],
     )
     cached_views: int = setting(
         4, "With frozen blocks, so many weak and as many strong views of each image", least=1, most=2**10
@@ -138,10 +159,14 @@ class Recipe(Initialisation, LabelledSampling, PseudoLabels, Optimisation, Sched
 
     def __post_init__(self) -> None:
         check(self)
+        if not self.images and not self.linear_probe_init:
+            raise InputError("images=0 trains nothing but a first classifier: it goes with linear_probe_init")
         if self.frozen and self.strong.startswith("cta"):
             raise InputError(
                 "frozen blocks: precomputed augmentations cannot adapt as CTAugment does: choose randaugment or cutout"
             )
+        if self.frozen and self.neighbour_networks:
+            raise InputError("neighbour_networks look at images: not with frozen blocks, which keep features alone")
         if self.frozen and self.simclr_images:
             raise InputError(
                 "frozen and simclr_images exclude each other: pre-training without labels is of all blocks"

@@ -1,4 +1,4 @@
-"""The members of a zip, a tar or a folder, one after the other. Every member that means harm is refused by name.
+"""The members of a zip, a tar or a folder, one after the other. A dangerous one is an error that names it.
 
 Nothing is ever unpacked to disk: members are read as streams, so memory and disk stay bounded.
 """
@@ -65,7 +65,7 @@ def readable(where: str) -> Iterator[None]:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """Every file in it, in its order; folders and what macOS leaves behind (`__MACOSX`, `._name`) are passed over."""
+    """Every file in it, in its order; folders and what macOS leaves behind (`__MACOSX`, `._name`) are skipped."""
     if not path.is_dir() and not path.is_file():
         raise InputError(f"{path} is not there, or a pipe or a device: give the archive itself, or its folder")
     kind = _folder if path.is_dir() else _zip if zipfile.is_zipfile(path) else _tar
@@ -74,7 +74,9 @@ def members(path: Path) -> Iterator[Member]:
     for member in kind(path):
         total += member.size
         if kind is not _folder and total > allowed:
-            raise InputError(f"{member.where} brings the archive to {total / 1e9:.1f} GB unpacked, a bomb: refused")
+            raise InputError(
+                f"{member.where} brings the archive to {total / 1e9:.1f} GB unpacked, a decompression bomb: refused"
+            )
         if member.name in seen:
             raise InputError(f"{member.where} is in the archive twice: refused")
         seen.add(member.name)
@@ -104,7 +106,7 @@ def contents(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, Encod
 
 @contextmanager
 def open_member(path: Path, name: str) -> Iterator[IO[bytes]]:
-    """The member of that file name, wherever it lies in the archive, as a stream."""
+    """The member of that file name, in any folder of the archive, as a stream."""
     for member in members(path):
         if member.name.rpartition("/")[2] == name:
             with readable(member.where), member.open() as file:
@@ -159,7 +161,7 @@ def _count(file: IO[bytes]) -> int:
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose own extension (a long name, attributes) is not read into memory when it is absurdly long."""
+    """A header whose extension (a long name, attributes) is refused, not read into memory, if it is absurdly long."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":

@@ -1,4 +1,4 @@
-"""The published sets by name, what of them can be made from the files in a folder, and where what was made lies."""
+"""Published sets by name: what can be prepared from the files in a folder, and where the prepared stores are."""
 
 import os
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def domains_of(name: str, wanted: list[str] | None = None) -> dict[str, Domain]:
 
 
 def default_root() -> Path:
-    """Where prepared sets lie: $ADAMATCH_DATA, else ./data."""
+    """The folder of prepared sets: $ADAMATCH_DATA, else ./data."""
     return Path(os.environ.get("ADAMATCH_DATA", "data"))
 
 
@@ -77,7 +77,7 @@ class Job:
 def plan(
     name: str, folder: Path, root: Path, domains: list[str] | None = None, size: int | None = None
 ) -> tuple[list[Job], list[str]]:
-    """The stores that can be made from what lies below `folder`, and a line for each thing that is missing."""
+    """The stores that can be made from the files below `folder`, and a line for whatever is missing."""
     wanted = domains_of(name, domains)
     size = size or SETS[name].sizes[0]
     if not 8 <= size <= 1024:
@@ -98,5 +98,5 @@ def plan(
             files = ", ".join(file.name for file in entry.files)
             missing.append(f"{name}/{domain}: no files for {', '.join(absent)} ({files}); they come from {entry.page}")
     if not jobs:
-        raise InputError(f"{folder} holds nothing of {name}. {missing[0]}")
+        raise InputError(f"{folder} holds no files of {name}. {missing[0]}")
     return jobs, missing

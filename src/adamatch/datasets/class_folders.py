@@ -19,16 +19,17 @@ PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "perso
 def office31(found: Found, domain: str) -> Splits:
     """`<domain>/images/<class>/*.jpg`."""
     folder = found.folder(domain, having="images/bike") or found.folder(domain, having="bike")
-    return _splits(found.file(*OFFICE_ARCHIVES) or (folder and folder.parent), "office31", domain)
+    return splits(found.file(*OFFICE_ARCHIVES) or (folder and folder.parent), "office31", domain)
 
 
 def pacs(found: Found, domain: str) -> Splits:
     """`<domain>/<class>/*.jpg` or `.png`."""
     folder = found.folder(domain, having=PACS_CLASSES[0])
-    return _splits(found.file("PACS.zip", "pacs.zip") or (folder and folder.parent), "pacs", domain, PACS_CLASSES)
+    return splits(found.file("PACS.zip", "pacs.zip") or (folder and folder.parent), "pacs", domain, PACS_CLASSES)
 
 
-def _splits(place: Path | None, name: str, domain: str, classes: tuple[str, ...] = ()) -> Splits:
+def splits(place: Path | None, name: str, domain: str, classes: tuple[str, ...] = ()) -> Splits:
+    """The splits of a set in this archive or folder, if there is one; `classes` empty: one for each folder."""
     return {each: partial(_split, place, name, domain, each, classes) for each in ("train", "test")} if place else {}
 
 

@@ -22,10 +22,10 @@ from adamatch.datasets.verify import verify as check
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="The benchmarks: fetch them or bring their archives, make stores of them, check them.",
+    help="Published data sets: download or bring the archives, prepare stores, check them.",
     epilog="""Typical:
 
-`adamatch data download digitfive` and then the `prepare` command that it prints; or, with archives at hand,
+`adamatch data download digitfive`, then the `prepare` command that it prints; or, with archives of your own,
 
 `adamatch data prepare digitfive --from ~/downloads`, then `adamatch data verify digitfive`""",
 )
@@ -40,9 +40,9 @@ Domains = Annotated[list[str] | None, typer.Option("--domain", help="Only this d
 
 @app.command("list")
 def list_sets(data: Root = None) -> None:
-    """Sets and domains: images, size of the download, licence, and what is already here."""
+    """Sets and domains: number of images, size of the download, licence, and what is prepared."""
     root = data or default_root()
-    table = Table(box=SIMPLE_HEAD, title=shown(f"prepared sets lie in {root}"), title_justify="left")
+    table = Table(box=SIMPLE_HEAD, title=shown(f"prepared sets are in {root}"), title_justify="left")
     for column in ("set", "domain", "images", "download", "licence", "here"):
         table.add_column(column, no_wrap=column in ("set", "domain", "images", "download"))
     for name, data_set in SETS.items():
@@ -91,7 +91,7 @@ def download(
 @app.command()
 def prepare(
     name: Name,
-    source: Annotated[Path, typer.Option("--from", help="Folder that holds the archives, at any depth")],
+    source: Annotated[Path, typer.Option("--from", help="Folder with the archives, also in sub-folders")],
     domain: Domains = None,
     size: Annotated[int | None, typer.Option(help="Side of the images (default: the set's usual one)")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read")] = False,
@@ -120,7 +120,7 @@ def verify(
     name: Annotated[str | None, typer.Argument(metavar="SET", help="One set; left out, every prepared one")] = None,
     data: Root = None,
 ) -> None:
-    """Hold stores against what was published: counts, checksums, unreadable images, images in both train and test.
+    """Compare stores with what was published: checksums, unreadable images, number of images.
 
     Example: `adamatch data verify digitfive`
     """
@@ -128,13 +128,11 @@ def verify(
     names = [name] if name else [each for each in SETS if stores(root, each)]
     if not names:
         raise InputError(f"{root} holds no prepared set: make one with `adamatch data prepare SET --from DIR`")
-    errors = 0
-    colours = {"ok": "green", "note": "yellow", "error": "red"}
-    for each in names:
-        for finding in check(root, each):
-            errors += finding.level == "error"
-            _say(f"{finding.store}: {finding.text}", f"{finding.level:5}", colours[finding.level])
-    if errors:
+    failed, colours = False, {"ok": "green", "note": "yellow", "error": "red"}
+    for level, store, text in (finding for each in names for finding in check(root, each)):
+        failed |= level == "error"
+        _say(f"{store}: {text}", f"{level:5}", colours[level])
+    if failed:
         raise typer.Exit(1)
 
 

@@ -22,11 +22,11 @@ GONE = (401, 403, 404, 410, 451)  # another attempt would not help
 
 
 class SourceError(Exception):
-    """This source cannot give the file; `again`: a second attempt may help."""
+    """This source cannot give the file; `retry`: a second attempt may help."""
 
-    def __init__(self, text: str, again: bool) -> None:
+    def __init__(self, text: str, retry: bool) -> None:
         super().__init__(text)
-        self.again = again
+        self.retry = retry
 
 
 def fetch(
@@ -53,7 +53,7 @@ def fetch(
                 return
             except SourceError as error:
                 why = f"no source gave {file.name} ({source}: {error})"
-                if not error.again or attempt == ATTEMPTS - 1:
+                if not error.retry or attempt == ATTEMPTS - 1:
                     break
                 pause(2.0**attempt)
     raise InputError(f"{why}: get it by hand from {page} and put it into {folder}")
@@ -80,13 +80,13 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
     try:
         with urllib.request.urlopen(urllib.request.Request(source, headers=headers), timeout=TIMEOUT) as reply:
             if reply.headers.get_content_type() == "text/html":
-                raise SourceError("sent a web page instead of the file", again=False)
+                raise SourceError("sent a web page instead of the file", retry=False)
             if reply.status != 206 or not reply.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                 start = 0  # no ranges here: from the beginning
             length = reply.headers.get("Content-Length")
             total = start + int(length) if length else file.size
             if file.size is not None and total != file.size:
-                raise SourceError(f"has a file of {total} bytes, not {file.size}", again=False)
+                raise SourceError(f"has a file of {total} bytes, not {file.size}", retry=False)
             with part.open("r+b" if start else "wb") as out:
                 out.truncate(start)
                 done = out.seek(start)
@@ -100,11 +100,11 @@ def _transfer(source: str, file: File, part: Path) -> Iterator[tuple[int, int | 
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the part is longer than the file
             part.unlink(missing_ok=True)
-        raise SourceError(f"HTTP {error.code} {error.reason}", again=error.code not in GONE) from None
+        raise SourceError(f"HTTP {error.code} {error.reason}", retry=error.code not in GONE) from None
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
-        raise SourceError(str(getattr(error, "reason", error)) or type(error).__name__, again=True) from None
+        raise SourceError(str(getattr(error, "reason", error)) or type(error).__name__, retry=True) from None
     if total is not None and done < total:
-        raise SourceError(f"the connection ended after {done:,} of {total:,} bytes", again=True)
+        raise SourceError(f"the connection ended after {done:,} of {total:,} bytes", retry=True)
     if problem := wrong(part, file):
         part.unlink()
-        raise SourceError(problem, again=start > 0)  # joined from two parts: once more in one go, else the next source
+        raise SourceError(problem, retry=start > 0)  # joined from two parts: once more in one go, else the next source

@@ -1,4 +1,4 @@
-"""Arrays out of .idx, .h5, .mat and text: numbers come out, and nothing in the file is ever run."""
+"""Arrays of numbers from .idx, .h5, .mat and text files. Nothing in a file is ever executed."""
 
 import bz2
 import gzip
@@ -33,7 +33,7 @@ def unpacked(path: Path, largest: int = LARGEST) -> bytes:
         stream: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, lambda file: file)
         data: bytes = stream(raw).read(largest + 1)
     if len(data) > largest:
-        raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a bomb: refused")
+        raise InputError(f"{path} has more than {largest >> 20} MiB unpacked, a decompression bomb: refused")
     return data
 
 
@@ -50,27 +50,17 @@ def idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
 
 def h5(path: Path, *names: str) -> list[Array]:
-    """Arrays of an HDF5 file; links to other files, arrays kept elsewhere, and anything but numbers are refused."""
+    """Arrays of numbers of an HDF5 file, none of them kept in another file."""
     import h5py
 
     open_file(path, None).close()  # no pipe, no device
     with readable(str(path)), h5py.File(path, "r") as file:
-        return [_dataset(file, name, f"{path}: {name!r}") for name in names]
-
-
-def _dataset(node: Any, name: str, where: str) -> Array:
-    import h5py
-
-    for part in name.split("/"):
-        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
-        if not isinstance(link, h5py.HardLink):
-            raise InputError(f"{where} is not there{', but a link' if link else ''}: fetch it again")
-        node = node[part]
-    if not isinstance(node, h5py.Dataset) or node.dtype.kind not in "fiu" or node.external or node.is_virtual:
-        raise InputError(f"{where} is not an array of numbers in this file: refused")
-    if node.nbytes > SMALL:
-        raise InputError(f"{where} says {node.shape}, more than fits: refused")
-    return np.asarray(node[()])
+        nodes = {f"{path}: {name!r}": file[name] for name in names}
+        for where, node in nodes.items():
+            of_numbers = isinstance(node, h5py.Dataset) and node.dtype.kind in "fiu"
+            if not of_numbers or node.external or node.is_virtual or node.nbytes > SMALL:
+                raise InputError(f"{where} is not an array of numbers in this file, or too large: refused")
+        return [np.asarray(node[()]) for node in nodes.values()]
 
 
 def table(path: Path, per_line: int) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ Numbers = NDArray[Any] | Sequence[int]
 
 @dataclass(frozen=True)
 class File:
-    """`checksum`: the published SHA-256 or MD5, "" where there is none. Without sources it can only be had by hand."""
+    """`checksum`: the published SHA-256 or MD5, "" where there is none. No sources: to be downloaded by hand."""
 
     name: str
     sources: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""`adamatch grid`: plan, run, status, table."""
+"""`adamatch grid`: plan, run, status, table, draw."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from matplotlib.figure import Figure as Picture
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from typer import Argument, Option
 
 from adamatch.base.console import print_table, say
-from adamatch.base.errors import InputError
+from adamatch.base.errors import InputError, unknown
+from adamatch.base.files import make_folder
 from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import cost, experiments, figures, lease, render, tables
+from adamatch.grid import draw as drawing
 from adamatch.grid.schedule import run_grid
 from adamatch.grid.state import STATES, Folders
 from adamatch.grid.work import Resources
@@ -93,9 +96,6 @@ def plan(
     say(f"{len(runs):,} runs, {len(runs) - len(left):,} of them done; the others take {left_takes}")
     if left:
         say(f"on {gpus} GPU{'s' * (gpus > 1)}, the longest first: {_time(cost.wall_time(left, gpus))}")
-    for (network, size), mine in figures.grouped(runs, lambda run: (run.recipe.network, run.recipe.size)).items():
-        ms = [1000 * estimates[run.id].step for run in mine]
-        say(f"a step of {network} at {size} x {size}: {min(ms):.3g} to {max(ms):.3g} ms, by method and labelled pools")
     for basis, count in Counter(each.basis for each in estimates.values()).most_common():
         say(f"step times of {count:,} runs {basis}")
     say("training alone: evaluations and start-up come on top")
@@ -177,7 +177,6 @@ def status(name: Name, only: Only = "", out: Out = None, keep: Keep = None) -> N
 @app.command()
 def table(
     name: Annotated[str, Argument(metavar="GRID|FOLDER", help="A grid, or a folder of results as --keep makes it")],
-    form: Annotated[str, Option("--format", help=", ".join(render.FORMATS))] = "md",
     detail: Annotated[bool, Option("--detail", help="Every cell with its seeds, images and seconds as well")] = False,
     only: Only = "",
     out: Out = None,
@@ -187,7 +186,7 @@ def table(
 
     `adamatch grid table handwriting > results/handwriting.md`
 
-    `adamatch grid table results/digitfive --format latex --detail`
+    `adamatch grid table results/digitfive --detail`
     """
     if Path(name).is_dir() and name not in experiments.GRIDS:
         results = [each for each in figures.read(Path(name)) if only in figures.run_of(each).name]
@@ -198,7 +197,36 @@ def table(
         remedy = f"do some with `adamatch grid run {name}`, or say where they are with --out or --keep"
     if not any(each.get("accuracy") is not None for each in results):
         raise InputError(f"no result of {name} is there{f' with {only!r} in its name' if only else ''}: {remedy}")
-    typer.echo(render.render(tables.tables(results, detail), form), nl=False)
+    typer.echo(render.render(tables.tables(results, detail)), nl=False)
+
+
+@app.command()
+def draw(
+    name: Annotated[str, Argument(metavar="DRAWING", help=", ".join(drawing.DRAWINGS))],
+    folders: Annotated[list[Path], Argument(metavar="FOLDER...", help="Folders of results, kept or of runs")],
+    out: Annotated[
+        Path | None, Option(help="The picture (.png, .svg, .pdf); or a table, which is printed else")
+    ] = None,
+) -> None:
+    """A table or a figure of the paper from the runs that there are, beside the paper's numbers, and what is missing.
+
+    `adamatch grid draw labels-ssda results/digitfive --out labels.png`
+    """
+    if name not in drawing.DRAWINGS:
+        raise unknown("drawing", name, drawing.DRAWINGS)
+    made, missing = drawing.draw(name, [result for folder in folders for result in figures.read(folder)])
+    if isinstance(made, Picture):
+        if out is None or out.suffix not in (".png", ".svg", ".pdf"):
+            raise InputError(f"{name} is a picture: give --out FILE.png, .svg or .pdf")
+        make_folder(out.parent)
+        made.savefig(out, dpi=110, bbox_inches="tight")
+    elif out is None:
+        typer.echo(render.render(made), nl=False)
+    else:
+        make_folder(out.parent)
+        out.write_text(render.render(made))
+    for line in missing:
+        say(f"missing: {line}")
 
 
 def _folders(name: str, out: Path | None, keep: Path | None) -> Folders:

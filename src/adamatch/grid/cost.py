@@ -4,6 +4,7 @@ import heapq
 import json
 import math
 import statistics
+import tomllib
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,15 +15,6 @@ from adamatch.config.run import Run
 from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 
-# Multiply-adds of one image's forward, in 10^9, at a side of so many pixels.
-NETWORKS = {
-    "wrn-tiny": (0.000203, 8),
-    "wrn-small": (0.00313, 16),
-    "wrn-28-2": (0.2144, 32),
-    "wrn-34-2": (1.143, 64),
-    "resnetv2-50": (4.087, 224),
-    "resnetv2-101": (7.799, 224),
-}
 # For a network that was measured nowhere: what one H200 reaches in a step of 6.8 ms.
 ASSUMED = 2 * 0.2144e9 * 3 * 640 / 0.0068  # operations per second
 ASSUMPTION = "assumed: as many operations per second as in AdaMatch's step of WRN-28-2 at 32 x 32 on one H200"
@@ -40,32 +32,11 @@ class Shape(NamedTuple):
     strong: str
 
 
+_NUMBERS = tomllib.loads((Path(__file__).parent / "cost.toml").read_text())
+NETWORKS: dict[str, tuple[float, int]] = _NUMBERS["networks"]
 # Seconds of a step that come with the package, so that a plan is the same everywhere.
-# GPU: `python benchmarks/step.py`, torch 2.11, 2026-11-15 (results/step28.json, step34.json, step101.json).
-# CPU: the medians of the runs in results/handwriting, nine processes of one thread each, torch 2.11, 2026-11-16.
-KNOWN = {
-    "NVIDIA H200, bf16, compiled, CUDA graph": {
-        Shape("wrn-28-2", 32, 64, 3, "adamatch", 1, "cta"): 0.00680,
-        Shape("wrn-28-2", 32, 64, 3, "fixmatch+", 1, "cta"): 0.00575,
-        Shape("wrn-28-2", 32, 64, 3, "mcd", 1, "cta"): 0.00690,
-        Shape("wrn-28-2", 32, 64, 3, "baseline_bn", 1, "cta"): 0.00575,
-        Shape("wrn-28-2", 32, 64, 3, "supervised", 1, "cta"): 0.00303,
-        Shape("wrn-34-2", 64, 64, 3, "adamatch", 1, "cta"): 0.02380,
-        Shape("resnetv2-101", 224, 32, 3, "adamatch", 1, "cta"): 0.06833,
-    },
-    "1 CPU thread (x86_64), fp32": {
-        Shape("wrn-tiny", 8, 32, 3, "adamatch", 1, "cutout"): 0.0302,
-        Shape("wrn-tiny", 8, 32, 3, "adamatch", 1, "cta"): 0.0602,
-        Shape("wrn-tiny", 8, 32, 3, "adamatch", 2, "cutout"): 0.0419,
-        Shape("wrn-tiny", 8, 32, 3, "baseline_bn", 1, "cutout"): 0.0257,
-        Shape("wrn-tiny", 8, 32, 3, "baseline_bn", 2, "cutout"): 0.0324,
-        Shape("wrn-tiny", 8, 32, 3, "fixmatch+", 1, "cutout"): 0.0250,
-        Shape("wrn-tiny", 8, 32, 3, "fixmatch+", 2, "cutout"): 0.0312,
-        Shape("wrn-tiny", 8, 32, 3, "mcd", 1, "cutout"): 0.0302,
-        Shape("wrn-tiny", 8, 32, 3, "mcd", 2, "cutout"): 0.0322,
-        Shape("wrn-tiny", 8, 32, 3, "supervised", 1, "cutout"): 0.0112,
-        Shape("wrn-tiny", 8, 32, 3, "supervised", 2, "cutout"): 0.0158,
-    },
+KNOWN: dict[str, dict[Shape, float]] = {
+    machine: {Shape(*row[:-1]): row[-1] / 1000 for row in rows} for machine, rows in _NUMBERS["ms"].items()
 }
 
 

@@ -79,6 +79,16 @@ def paper() -> Iterator[Run]:
             yield Run(benchmark=suite, task="ssl", target=target, labels=labels, method=method)
 
 
+def paper_as_printed() -> Iterator[Run]:
+    """The same with what its text says where the authors' code differs: loss as a sum, cutout as the strong view.
+
+    Cutout alone does not carry mnist -> svhn: it stays near chance here, even with the halved loss.
+    """
+    for run in paper():
+        sums = {} if run.method in ("mcd", "fixmatch+") else {"source_loss": "sum"}  # these have one view in that loss
+        yield other(replace(run, options=sums), strong="cutout")
+
+
 def handwriting() -> Iterator[Run]:
     """The embedded benchmark, no data needed: every method on every task, ablations, variants of SSDA; 3 seeds."""
     for seed in range(3):
@@ -144,10 +154,7 @@ def few() -> Iterator[Run]:
 
 
 def first_step() -> Iterator[Run]:
-    """Few labels on real digits as the paper uses them: from the first step on, repeated, nothing learned before them.
-
-    SSDA on MNIST to SVHN with three seeds; FixMatch+ with one, on SVHN alone, too; two controls without repetition.
-    """
+    """Few labels on real digits as the paper has them: from the first step on, repeated; FixMatch+ with one seed."""
     hard = Run(benchmark="digitfive", source="mnist", target="svhn", budget="fast")
     ssda, ssl = replace(hard, task="ssda"), replace(hard, task="ssl", source="")
     for seed, labels in itertools.product(range(3), (1, 5, 25)):
@@ -187,14 +194,15 @@ def ablation() -> Iterator[Run]:
 
 
 def pretraining() -> Iterator[Run]:
-    """The paper's table of pre-training: MCD and AdaMatch on DomainNet at 224, from scratch and from ImageNet weights.
+    """The paper's table of pre-training, DomainNet at 224, from scratch and from ImageNet weights; and FixMatch+.
 
-    With these a run stops at 2M images, and another goes to the end, where the best window is looked for.
+    What a run has at 2M images, and its best window, are among its evaluations.
     """
-    for (source, target), method in itertools.product(pairs(BENCHMARKS[PRETRAINING].domains), ("mcd", "adamatch")):
-        scratch = Run(benchmark=PRETRAINING, source=source, target=target, method=method)
-        stopped = replace(scratch, weights=PRETRAINED_WEIGHTS, recipe=recipe(PRETRAINING, **PRETRAINED))
-        yield from (scratch, stopped, other(stopped, stop_after=0))
+    for source, target in pairs(BENCHMARKS[PRETRAINING].domains):
+        for method in ("adamatch", "mcd", "fixmatch+"):
+            scratch = Run(benchmark=PRETRAINING, source=source, target=target, method=method)
+            to_the_end = recipe(PRETRAINING, **{**PRETRAINED, "stop_after": 0})
+            yield from (scratch, replace(scratch, weights=PRETRAINED_WEIGHTS, recipe=to_the_end))
 
 
 def oracle(run: Run) -> Run:
@@ -212,8 +220,8 @@ def other(run: Run, **changes: Any) -> Run:
     return replace(run, recipe=replace(run.recipe, **changes))
 
 
-_OURS = (paper, handwriting, digits, few, first_step, study, ablation, pretraining)
-GRIDS: dict[str, Callable[[], Iterable[Run]]] = {grid.__name__: grid for grid in _OURS}
+_OURS = (paper, paper_as_printed, handwriting, digits, few, first_step, study, ablation, pretraining)
+GRIDS: dict[str, Callable[[], Iterable[Run]]] = {grid.__name__.replace("_", "-"): grid for grid in _OURS}
 
 
 def load(name: str, only: str = "") -> list[Run]:
@@ -237,9 +245,9 @@ def load(name: str, only: str = "") -> list[Run]:
 def _function(name: str) -> Callable[[], Iterable[Run]]:
     module, colon, function = name.partition(":")
     if not colon:
-        if name not in GRIDS:
+        if name.replace("_", "-") not in GRIDS:
             raise unknown("grid", name, [*GRIDS, "module:function (your own)"])
-        return GRIDS[name]
+        return GRIDS[name.replace("_", "-")]
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:

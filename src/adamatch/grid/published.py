@@ -36,7 +36,8 @@ def accuracy(
     if ours == ("domainnet64", "uda", "adamatch") and set(pairs) == set(ABLATION_PAIRS) and variant in ABLATION:
         return ABLATION[variant], False
     if variant in PRETRAINED_COLUMNS:
-        return PRETRAINED[method][PRETRAINED_COLUMNS.index(variant)], len(pairs) < 30
+        row = PRETRAINED.get(method)  # of FixMatch+ there is no number
+        return (row[PRETRAINED_COLUMNS.index(variant)], len(pairs) < 30) if row else (None, False)
     if variant:
         return None, False
     if ours == ("digitfive", "uda", "adamatch") and DIGITFIVE.keys() >= set(pairs):

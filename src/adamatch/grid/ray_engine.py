@@ -1,6 +1,5 @@
 """The engine `ray`: batches of runs as tasks of Ray Core, on a cluster by its address or on this machine alone."""
 
-import importlib
 import os
 import re
 import socket
@@ -50,7 +49,7 @@ def run(job: Job, asked: Resources) -> None:
 
 
 def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[], None]) -> None:
-    """Hand out the batches; what a dead worker or a machine that cannot go on leaves undone is handed out again."""
+    """Hand out the batches; what a dead worker leaves undone is handed out again."""
     gpus, places = _places(ray, job, asked)
     until = job.deadline - time.monotonic() + time.time()
     job = replace(
@@ -59,7 +58,6 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[]
         at_a_time=int(1 / gpus) if 0 < gpus < 1 else 1,
         deadline=float("inf"),  # monotonic clocks are each machine's own
     )
-    refused: set[str] = set()  # nodes
     deaths: Counter[str] = Counter()
     pending: dict[Any, tuple[Run, ...]] = {}
     needs = {"num_cpus": asked.cpus_per_run, "num_gpus": gpus}
@@ -68,8 +66,6 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[]
         if not batch:
             return
         task = ray.remote(**needs, max_retries=RETRIES, retry_exceptions=[Interruption])(_task)
-        if refused:
-            task = task.options(label_selector={"ray.io/node-id": f"!in({','.join(refused)})"})
         pending[task.remote(replace(job, runs=batch), token, asked.cpus_per_run, until)] = batch
 
     for batch in batches(job.left(), places):
@@ -83,7 +79,7 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[]
             ended = ready[0]
             batch = pending.pop(ended)
             try:
-                refusal = ray.get(ended)
+                ray.get(ended)
             except ray.exceptions.RayTaskError as error:
                 raise InputError(f"a task could not be done on its machine: {one_line(error.cause or error)}") from None
             except ray.exceptions.RayError as error:
@@ -91,14 +87,6 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[]
                 continue
             for each in batch:
                 job.folders.keep_result(each)  # where the worker's folder of kept results is not ours
-            if refusal is not None:
-                node, line = refusal
-                if node not in refused:
-                    say(f"no more runs on a machine: {line}")
-                refused.add(node)
-                if not {each["NodeID"] for each in ray.nodes() if each["Alive"]} - refused:
-                    raise InputError(f"no machine is left that could continue: {line}")
-                submit(batch)
     finally:
         for task in pending:
             ray.cancel(task)  # as Ctrl-C would: a run that is under way is saved
@@ -106,16 +94,13 @@ def _drive(ray: Any, job: Job, asked: Resources, token: Path, check: Callable[[]
             ray.wait(list(pending), num_returns=len(pending), timeout=GRACE)
 
 
-def _task(job: Job, token: Path, threads: int, until: float) -> tuple[str, str] | None:
-    """What a Ray worker does; its node and why, where that cannot go on (a full disk, a folder that is not shared)."""
+def _task(job: Job, token: Path, threads: int, until: float) -> None:
+    """What a Ray worker does. A full disk or a folder that is not shared end the grid, as everywhere."""
     try:
         do_batch(job, token, threads, until)
     except BrokenProcess as error:
         say(f"error: {error}")
         os._exit(1)  # Ray does the rest of the batch again, in a new process
-    except InputError as error:
-        return importlib.import_module("ray").get_runtime_context().get_node_id(), str(error)
-    return None
 
 
 def _after_death(job: Job, batch: tuple[Run, ...], deaths: Counter[str], reason: str) -> tuple[Run, ...]:

@@ -36,7 +36,7 @@ class Task:
 def run(job: Job, asked: Resources) -> None:
     """An engine: returns once the runs that are not done wait in SLURM's queue."""
     submitit = library("slurm", "submitit")
-    if missing := [command for command in ("sbatch", "srun", "scontrol", "sinfo") if shutil.which(command) is None]:
+    if missing := [command for command in ("sbatch", "srun", "scontrol") if shutil.which(command) is None]:
         says = f"{missing[0]} is not here: start it on a login node"
         raise InputError(f"--engine slurm needs SLURM's commands, and {says}")
     if job.deadline != float("inf"):
@@ -45,7 +45,6 @@ def run(job: Job, asked: Resources) -> None:
     if gpus != int(gpus) or gpus < 0:
         raise InputError(f"--gpus-per-run: SLURM gives whole GPUs, not {gpus}; parts of one need --engine ray")
     limit = asked.array_limit or _array_limit()
-    _check_minutes(asked)
     job = job.absolute()
     if not (left := job.left()):
         return
@@ -101,20 +100,6 @@ def _array_limit() -> int:
     """How many tasks an array of this SLURM may have."""
     found = re.search(r"MaxArraySize\s*=\s*(\d+)", _ask("scontrol", "show", "config"))
     return int(found[1]) if found else MAX_ARRAY_SIZE
-
-
-def _check_minutes(asked: Resources) -> None:
-    """A job that asks for more than its partition gives would wait for ever."""
-    for line in _ask("sinfo", "-h", "-o", "%P %l").splitlines():
-        (name, star, _), limit = line.split()[0].partition("*"), line.split()[1]
-        ours = name == asked.partition if asked.partition else star  # at the default
-        found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):\d+", limit)
-        if ours and found:
-            days, hours, minutes = (int(number or 0) for number in found.groups())
-            most = (days * 24 + hours) * 60 + minutes
-            if asked.minutes > most:
-                remedy = f"give --minutes {most} (longer runs resume in further jobs by themselves)"
-                raise InputError(f"partition {name} gives a job {most} minutes, not {asked.minutes}: {remedy}")
 
 
 def _ask(*words: str) -> str:

@@ -2,17 +2,13 @@
 
 import re
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from adamatch.config.presets import PRETRAINED, recipe
 from adamatch.grid import published
-from adamatch.grid.experiments import PRETRAINED_WEIGHTS, PRETRAINING
 from adamatch.grid.figures import Done, figure, finished, grouped
 from adamatch.grid.render import Cell, Figure, Table
-from adamatch.train.loop import MEDIAN_OF
 
 METHODS = {  # rows in the paper's order
     "supervised": "Supervised",
@@ -32,11 +28,10 @@ VARIANTS = {  # rows after the method itself, in this order; others after them
     "strong=cta": "CTAugment, then cutout as the strong view",
     "pools=2": "threshold and alignment from the source alone, as in the authors' code (pools=2)",
     "repeat=False": "no labelled image twice in a step (repeat=False)",
-    "repeat=True, late=0.0": "target labels from the first step on, repeated, as in the paper",
-    "spread=1": "as many target labels in each step as there is room for (spread=1)",
-    "late=0.0": "target labels from the first step on (late=0)",
-    "late=0.0, spread=1": "target labels from the first step on, as many in each as there is room for"
-    " (late=0, spread=1)",
+    "repeat=True, target_labels_from=0.0": "target labels from the first step on, repeated, as in the paper",
+    "target_label_steps=1": "as many target labels in each step as there is room for",
+    "target_labels_from=0.0": "target labels from the first step on",
+    "target_labels_from=0.0, target_label_steps=1": "target labels from the first step on, as many in each as fit",
 }
 TASKS = ("uda", "ssl", "ssda")
 SPREAD = "± is the standard deviation over seeds; {}."
@@ -50,7 +45,7 @@ def tables(results: Iterable[dict[str, Any]], detail: bool = False) -> list[Tabl
     """Methods by task and labels, pairs, variants; with `detail` every cell with its images, seconds and seeds."""
     done = sorted(finished(results), key=_order)
     plain = [each for each in done if not each.variant]
-    made = [*_summaries(plain), *_side_by_side(plain), *_matrices(plain), *_pretraining(done), *_variants(done)]
+    made = [*_summaries(plain), *matrices(plain), *_variants(done)]
     if detail:
         made.append(_every_cell(done))
     if done:
@@ -79,30 +74,17 @@ def _summaries(done: Sequence[Done]) -> Iterator[Table]:
     for title in sorted(groups, key=[task.upper() for task in TASKS].index) if several else groups:
         cells = [(METHODS[each.method], column(each), each) for each in groups[title]]
         columns = dict.fromkeys(name for _, name, _ in cells)
-        yield _table(f"{title}: accuracy on the target", "method", cells, METHODS.values(), columns)
+        yield table(f"{title}: accuracy on the target", "method", cells, METHODS.values(), columns)
 
 
-def _side_by_side(done: Sequence[Done]) -> Iterator[Table]:
-    """Where some methods have more pairs than others: every pair that several have, by itself."""
-    for mine in grouped(done, lambda each: each.setting).values():
-        groups = grouped(mine, lambda each: each.method).values()
-        have = [{each.pair for each in group} for group in groups]
-        counts = Counter(pair for pairs in have for pair in pairs)
-        shared = sorted(pair for pair, count in counts.items() if count > 1)
-        if shared and any(pairs != have[0] for pairs in have):
-            cells = [(METHODS[each.method], _arrow(each.pair), each) for each in mine]
-            title = f"{mine[0].title}: methods on the same pairs"
-            yield _table(title, "method", cells, METHODS.values(), map(_arrow, shared))
-
-
-def _matrices(done: Sequence[Done]) -> Iterator[Table]:
-    """For every method with three pairs or more, source against target."""
+def matrices(done: Sequence[Done], least: int = 3) -> Iterator[Table]:
+    """For every method with so many pairs or more, source against target."""
     for mine in grouped(done, lambda each: (each.setting, each.method)).values():
-        if mine[0].task != "ssl" and len({each.pair for each in mine}) >= 3:
+        if mine[0].task != "ssl" and len({each.pair for each in mine}) >= least:
             sources, targets = (sorted(set(names)) for names in zip(*(each.pair for each in mine), strict=True))
             title = f"{mine[0].title}, {METHODS[mine[0].method]}: every pair"
             cells = [(*each.pair, each) for each in mine]
-            yield _table(title, "source \\ target", cells, sources, targets, compared=False)
+            yield table(title, "source \\ target", cells, sources, targets, compared=False)
 
 
 def _variants(done: Sequence[Done]) -> Iterator[Table]:
@@ -119,37 +101,7 @@ def _variants(done: Sequence[Done]) -> Iterator[Table]:
             columns.insert(0, "mean")
             cells += [(row, "mean", each) for row, _, each in cells]
         rows = dict.fromkeys(row for row, _, _ in cells)
-        yield _table(f"{mine[0].title}: variants of {name}", "variant", cells, rows, columns)
-
-
-def _pretraining(done: Sequence[Done]) -> Iterator[Table]:
-    """The paper's table of pre-training, with the weights of the grid `pretraining`, else the most frequent ones."""
-    stopped = recipe(PRETRAINING, **PRETRAINED)
-    to_the_end = replace(stopped, stop_after=0)
-    mine = [each for each in done if each.setting == (PRETRAINING, "uda", 0) and not each.run.options]
-    mine = [each for each in mine if each.method in published.PRETRAINED]
-    known = [each.run.weights for each in mine if each.run.recipe in (to_the_end, stopped)]
-    weights = Counter(filter(None, known))
-    if not weights:
-        return
-    usual = max(weights, key=lambda name: (name == PRETRAINED_WEIGHTS, weights[name]))
-    scratch, at_8m, at_2m, best = columns = published.PRETRAINED_COLUMNS
-    places = {("", recipe(PRETRAINING)): [scratch], (usual, to_the_end): [at_8m, best], (usual, stopped): [at_2m]}
-    cells = []
-    for each in mine:
-        for column in places.get((each.run.weights, each.run.recipe), []):
-            accuracy = _best_window(each) if column == best else each.result["accuracy"]
-            cells.append((METHODS[each.method], column, each._replace(variant=column, result={"accuracy": accuracy})))
-    table = _table(f"{PRETRAINING}, UDA: pre-training", "method", cells, METHODS.values(), columns, compared=False)
-    note = f"Pre-trained are runs from {usual} with the paper's recipe; others stand among the variants."
-    yield replace(table, notes=[*table.notes, f"{note} The best window is found with the target's test labels."])
-
-
-def _best_window(done: Done) -> float:
-    """The highest median of ten evaluations in a row."""
-    values = [row["target"] for row in done.result["evaluations"] if "target" in row]
-    starts = range(max(1, len(values) - MEDIAN_OF + 1))
-    return max(float(statistics.median(values[start : start + MEDIAN_OF])) for start in starts)
+        yield table(f"{mine[0].title}: variants of {name}", "variant", cells, rows, columns)
 
 
 def _every_cell(done: Sequence[Done]) -> Table:
@@ -193,7 +145,7 @@ def _evidence(done: Sequence[Done]) -> str:
     return f"Measured on {machines}; {versions}; {' to '.join(sorted({days[0], days[-1]}))}."
 
 
-def _table(
+def table(
     title: str,
     corner: str,
     cells: Iterable[tuple[str, str, Done]],

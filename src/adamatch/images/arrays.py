@@ -9,7 +9,7 @@ from PIL import Image
 
 from adamatch.base import system
 from adamatch.base.errors import InputError, reason
-from adamatch.images.decode import Shape, square, to_rgb, white_of
+from adamatch.images.decode import Shape, Square, square, to_rgb, white_of
 from adamatch.images.labels import translate
 from adamatch.images.store import Labels, Pixels, Store
 
@@ -53,17 +53,17 @@ def from_arrays(
     return Store(pixels, indices, names, info)
 
 
-def one_square(image: Any, size: int, shape: Shape, name: str, white: int) -> Pixels:
-    """One image of any kind; an error calls it `name`. `white` is that of 16 bits; 0: the image's own."""
+def one_square(image: Any, how: Square, name: str) -> Pixels:
+    """One image of any kind; an error calls it `name`."""
     if isinstance(image, Image.Image):
         try:
-            return square(to_rgb(image, white), size, shape)
+            return square(to_rgb(image, how.white), how.size, how.shape)
         except Exception as error:  # one that is closed, or whose file is damaged
             raise InputError(f"{name} cannot be read ({reason(error)})") from None
     values = _array(image)
     batch = values[None, ..., None] if values.ndim == 2 else values[None]
     try:
-        store = from_arrays(batch, size=size, shape=shape, white=white)
+        store = from_arrays(batch, size=how.size, shape=how.shape, white=how.white)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     pixels: Pixels = store.images[0]

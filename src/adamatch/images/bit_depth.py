@@ -43,7 +43,7 @@ def _white(images: Iterable[Any], where: str, notes: list[str]) -> int:
 
 
 def _look(image: Any) -> tuple[int, int]:
-    """Of an image of 16 bits: the white that its file gives, else 0 and its largest value. Of others 0 and 0."""
+    """(white, 0) if a 16-bit image's file states its white, else (0, its largest value); (0, 0) for other images."""
     image = encoded(image)
     if isinstance(image, (str, Path, bytes)):
         with suppress(Exception):  # damaged ones are reported when they are decoded

@@ -4,6 +4,7 @@ import functools
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -90,11 +91,19 @@ def to_rgb(image: Image.Image, white: int = SIXTEEN_BITS) -> Image.Image:
     return upright if upright is not image and upright.mode == "RGB" else upright.convert("RGB")
 
 
+class Square(NamedTuple):
+    """How images become squares: their side, a rectangle's way, and what is white in 16 bits (0: to be found out)."""
+
+    size: int
+    shape: Shape = "squeeze"
+    white: int = 0
+
+
 def square(image: Image.Image, size: int, shape: Shape = "squeeze") -> Pixels:
     """An image as (size, size, 3): squeezed, as in the paper's preparation of DomainNet, or with "crop" the middle.
 
-    A side that shrinks goes to the largest multiple of `size` that it holds (bilinear), and from there by averaging
-    whole blocks, so that every pixel counts. A side that grows is interpolated (bicubic).
+    A larger side is first resized to a multiple of `size` (bilinear); then whole blocks are averaged, so that every
+    pixel counts. A smaller side is enlarged (bicubic).
     """
     if shape == "crop":
         side, left, top = min(image.size), *((length - min(image.size)) // 2 for length in image.size)
@@ -163,14 +172,10 @@ def _eight_bits(image: Image.Image, white: int, *, sixteen: bool) -> Image.Image
 
 def _range(image: Image.Image, white: int, sixteen: bool) -> tuple[float, float]:
     """The values, of (h, w) uint16, int32 or float32, that become black and white."""
-    lows, highs = [], []
-    for _, band in _bands(image):
-        values = np.asarray(band)
-        lows.append(float(values.min()))
-        highs.append(float(values.max()))
-    if not np.isfinite([lows, highs]).all():  # of each band: Python's min and max may pass over a NaN
+    values = np.asarray(image)
+    kind, low, high = values.dtype, float(values.min()), float(values.max())
+    if not np.isfinite([low, high]).all():
         raise ValueError("it holds values that are not finite")
-    kind, low, high = values.dtype, min(lows), max(highs)
     if sixteen:
         return 0, SIXTEEN_BITS
     if kind.itemsize == 2:

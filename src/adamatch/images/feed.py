@@ -21,7 +21,7 @@ Place = Literal["auto", "device", "host", "disk"]
 class Feed:
     """`next()` gives images uint8 [batch, 3, size, size] and labels [batch, k] (None for an unlabelled pool).
 
-    (Of a pool of frozen layers' features instead of images: float16 [batch, views, h, w, C].) Each rank gets its rows.
+    If the pool holds features of frozen layers, they are float16 [batch, views, h, w, C]. Each rank gets its own rows.
 
     `place` is where the images are: on the "device", in page-locked memory of the "host", or on "disk" (mapped files).
     From the latter two a thread gathers the next batch, and the copy to the device is asynchronous.
@@ -57,14 +57,14 @@ class Feed:
         self.classes = classes
         self.labels = None if labels is None else torch.from_numpy(labels).to(device)
         self.taken = 0  # how many batches were handed out: all that is needed to resume
-        self._ahead: Future[tuple[Tensor, Tensor]] | None = None
+        self._prefetched: Future[tuple[Tensor, Tensor]] | None = None
         self._thread = ThreadPoolExecutor(1) if self.place != "device" else None
 
     def another(self, *, batch: int, seed: int) -> Self:
         """Other batches of the same images, which are kept once."""
         other = copy.copy(self)
         other.stream = IndexStream(self.stream.n, batch, seed, self.stream.device)
-        other.taken, other._ahead, other._thread = 0, None, None if self._thread is None else ThreadPoolExecutor(1)
+        other.taken, other._prefetched, other._thread = 0, None, None if self._thread is None else ThreadPoolExecutor(1)
         return other
 
     def next(self) -> tuple[Tensor, Tensor | None]:
@@ -72,9 +72,9 @@ class Feed:
             index = self._rows()
             images = self.parts[0][index]
         else:
-            ahead = self._ahead or self._thread.submit(self._collect)
-            images, index = ahead.result()
-            self._ahead = self._thread.submit(self._collect)
+            job = self._prefetched or self._thread.submit(self._collect)
+            images, index = job.result()
+            self._prefetched = self._thread.submit(self._collect)
             images, index = images.to(self.device, non_blocking=True), index.to(self.device, non_blocking=True)
         self.taken += 1
         images = images.permute(0, 3, 1, 2) if images.ndim == 4 else images
@@ -91,9 +91,9 @@ class Feed:
 
     def seek(self, taken: int) -> None:
         """Go on after so many batches."""
-        if self._ahead is not None:
-            self._ahead.result()
-        self._ahead, self.taken, self.stream.taken = None, taken, taken
+        if self._prefetched is not None:
+            self._prefetched.result()
+        self._prefetched, self.taken, self.stream.taken = None, taken, taken
 
     def _collect(self) -> tuple[Tensor, Tensor]:
         """Gather the next batch on the host."""

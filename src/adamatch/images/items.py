@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from adamatch.base.errors import InputError
 from adamatch.images.arrays import check_indices, from_arrays, one_square
-from adamatch.images.decode import Shape, read_image
+from adamatch.images.decode import Square, read_image
 from adamatch.images.listing import LABEL_HEADERS, PATH_HEADERS
 from adamatch.images.store import Pixels, Store
 
@@ -21,19 +21,17 @@ LABELS = ("label", "labels", *LABEL_HEADERS[1:])
 
 def from_dataset(
     dataset: Any,
+    how: Square,
     *,
-    size: int,
     classes: Sequence[str] | None = None,
     labelled: bool | None = None,
-    shape: Shape = "squeeze",
-    white: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
     """A dataset of (image, label) or of images alone -> a store in memory."""
     count, names = length(dataset), None if labelled is False else class_names(dataset)
     images: list[Pixels] = []
     labels: list[Any] = []
-    for pixels, label in squares(dataset, size=size, shape=shape, white=white, labelled=labelled):
+    for pixels, label in squares(dataset, how, labelled=labelled):
         images.append(pixels)
         labels.extend(label)
         if progress:
@@ -45,14 +43,11 @@ def from_dataset(
     return from_arrays(np.stack(images), labels or None, names or classes)
 
 
-def squares(
-    dataset: Any, *, size: int, shape: Shape, white: int, labelled: bool | None
-) -> Iterator[tuple[Pixels, list[Any]]]:
-    """Each image as (size, size, 3), with its label as in `items`. `white` is that of 16 bits; 0: each image's own."""
+def squares(dataset: Any, how: Square, *, labelled: bool | None) -> Iterator[tuple[Pixels, list[Any]]]:
+    """Each image as (size, size, 3), with its label as in `items`."""
     number = -1
     for number, (image, label) in enumerate(items(dataset, labelled=labelled)):
-        opened = _opened(image, number, white)
-        yield one_square(opened, size, shape, f"image {number} of the dataset", white), label
+        yield one_square(_opened(image, number, how.white), how, f"image {number} of the dataset"), label
     if number < 0:
         raise InputError("the dataset is empty")
 

@@ -20,7 +20,7 @@ from adamatch.images.store import Labels
 Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
 Row = tuple[Path, str | None]  # a file and the name of its class; None where there are no labels
 
-# Files that lie beside images and are none. Anything else that cannot be read is reported, not passed over.
+# Files beside images that are not images. Any other file that cannot be read is reported, not ignored.
 SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
 SIDECARS |= {".parquet", ".pq", ".part"}  # tables of predictions, and unfinished ones
 PATH_HEADERS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")

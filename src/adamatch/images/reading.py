@@ -22,7 +22,7 @@ from adamatch.base.errors import InputError
 from adamatch.base.system import cores
 from adamatch.images.arrays import from_arrays
 from adamatch.images.bit_depth import white_among, white_inside
-from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
+from adamatch.images.decode import SIXTEEN_BITS, Shape, Square, read_image, short_side, square
 from adamatch.images.items import from_dataset, is_hub, length, refuse, sides, squares
 from adamatch.images.listing import Wanted, assign, list_files, listed, names_files, where_of
 from adamatch.images.store import Pixels, Store
@@ -59,7 +59,7 @@ def read(
     if names_files(source) and not is_store(source):
         paths, labels, names = list_files(source, wanted)
         white = white or white_among(paths, where_of(source), notes)
-        store = read_files(paths, size=size, shape=shape, white=white, skip_bad=skip_bad, progress=progress)
+        store = read_files(paths, Square(size, shape, white), skip_bad=skip_bad, progress=progress)
         skipped = store.info["skipped"]
         if not len(store):
             raise _none_readable(len(paths), skipped)
@@ -77,9 +77,8 @@ def read(
         dataset = [source] if isinstance(source, Image.Image) else source
         refuse(dataset)
         white = white or white_inside(dataset, notes)
-        store = from_dataset(
-            dataset, size=size, classes=classes, labelled=labelled, shape=shape, white=white, progress=progress
-        )
+        how = Square(size, shape, white)
+        store = from_dataset(dataset, how, classes=classes, labelled=labelled, progress=progress)
         store = replace(store, info={"white": white})
     name = str(source) if isinstance(source, (str, Path)) else "the data"
     store = _selected(store, size, wanted, name)
@@ -101,15 +100,15 @@ def stream(
     if names_files(source) and not is_store(source):
         paths = list_files(source, Wanted(labelled=False, missing=skip_bad))[0]
         white = white or white_among(paths, where_of(source), notes)
-        load = partial(read_files, size=size, shape=shape, white=white, skip_bad=skip_bad)
-        return len(paths), _ahead(_readable(paths, portion, load), notes)
+        load = partial(read_files, how=Square(size, shape, white), skip_bad=skip_bad)
+        return len(paths), _prefetched(_readable(paths, portion, load), notes)
     if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
         whole = read(source, size=size, labelled=False, shape=shape, white=white).images
         return len(whole), iter([_numbered(whole, 0)])
     refuse(source)
     white = white or white_inside(source, notes)
-    images = (image for image, _ in squares(source, size=size, shape=shape, white=white, labelled=False))
-    return length(source), _ahead(_portions(images, portion), notes)
+    images = (image for image, _ in squares(source, Square(size, shape, white), labelled=False))
+    return length(source), _prefetched(_portions(images, portion), notes)
 
 
 def median_side(source: Any, sample: int = 200) -> int:
@@ -139,21 +138,15 @@ def is_store(source: Any) -> bool:
 
 
 def read_files(
-    paths: Sequence[Path],
-    *,
-    size: int,
-    shape: Shape,
-    white: int,
-    skip_bad: bool,
-    progress: Callable[[int, int], None] | None = None,
+    paths: Sequence[Path], how: Square, *, skip_bad: bool, progress: Callable[[int, int], None] | None = None
 ) -> Store:
     """Those files that can be read, without labels."""
-    images = np.empty((len(paths), size, size, 3), np.uint8)
+    images = np.empty((len(paths), how.size, how.size, 3), np.uint8)
     skipped: dict[str, str] = {}
     remedy = f"replace it, or use {argument('skip_bad', True)} to leave it out"
 
     def decoded(path: Path) -> Pixels:
-        return square(read_image(path, white=white or SIXTEEN_BITS), size, shape)
+        return square(read_image(path, white=how.white or SIXTEEN_BITS), how.size, how.shape)
 
     for done, bad in enumerate(decode_into(images, enumerate(paths), decoded), 1):
         for row, why in bad.items():
@@ -238,8 +231,8 @@ def _numbered(images: Pixels, first: int) -> Store:
     return Store(images, None, (), {"files": [str(first + number) for number in range(len(images))], "skipped": {}})
 
 
-def _ahead(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
-    """The next part is read in a thread; the notes come with the first."""
+def _prefetched(parts: Iterator[Store], notes: list[str]) -> Iterator[Store]:
+    """Read the next part in a thread while one is used; the first has the notes."""
     here = copy_context()  # arguments are called in the thread as they are here
 
     def read_next() -> Store | None:

@@ -15,7 +15,7 @@ from adamatch.images.labels import some
 from adamatch.images.store import Labels, Pixels, Store
 
 POOLS = {"uda": 1, "ssl": 1, "ssda": 2, "oracle": 2}  # of labelled images, by task
-EVEN = 8  # times that each labelled image is in a student's epoch, at least; some are once more
+EVEN = 8  # times that a labelled image is in a student's epoch, at least; some are in it once more
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Problem:
 
 
 def few_of_many(problem: Problem, most: int) -> bool:
-    """Whether at most so many images per class are labelled, and all of them are among many unlabelled ones.
+    """Whether few images are labelled (at most `most` per class), and all of them are among the unlabelled ones.
 
-    Then there is one domain, whatever the task is called.
+    Then source and target are one domain, whatever the task is called.
     """
     pool = problem.labelled[0]
     if len(problem.labelled) > 1 or len(pool) > min(most * len(problem.classes), len(problem.unlabelled) // 2):
@@ -124,10 +124,10 @@ def split_hash(chosen: Sequence[int]) -> str:
 
 
 def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Problem:
-    """The same problem with one labelled pool: its labelled images, and the unlabelled ones that a teacher labelled.
+    """Add images that a teacher labelled (`pool`): all labelled images become one pool.
 
-    Drawn as in batches of the authors' code: for each image of a labelled pool one of every other, and of `uratio`
-    unlabelled ones those that have a label now (`pool`). Which labelled images come once more than others is random.
+    Proportions are those of the authors' batches: one image of each labelled pool, and `uratio` unlabelled images, of
+    which only those in `pool` have a label. Where the numbers do not divide, the images drawn once more are random.
     """
     rng = np.random.default_rng(seed)
     pools = (*problem.labelled, pool)
@@ -145,10 +145,10 @@ def add_labelled(problem: Problem, pool: Labelled, uratio: int, seed: int) -> Pr
 
 
 def balanced(pool: Labelled) -> Labelled:
-    """The same pool with rare classes drawn as often as the median one: their images come several times, evenly.
+    """Oversample rare classes: each is drawn as often as the median class, its images equally often.
 
-    A class is rare with less than half as many images. Unchanged: a pool without rare classes, with probabilities, or
-    that already has its `drawn`.
+    A class is rare if it has less than half of the median's images. A pool without rare classes, with probabilities or
+    with `drawn` is returned as it is.
     """
     if pool.drawn is not None or pool.labels.ndim > 1:
         return pool

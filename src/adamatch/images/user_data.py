@@ -1,4 +1,4 @@
-"""The user's own images -> a problem: read, split into pools, a tenth of the labelled source held out, digested."""
+"""The user's images -> a problem: read, split into pools, a tenth of the labelled source held out, hashed."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ DIGESTED = 10_000  # images of which a digest is made
 
 
 class UserData:
-    """Reads the images, and keeps what was read (`seen`), skipped, and noted for the user."""
+    """Reads the images. Keeps the stores by their role (`seen`), skipped files, and notes for the user."""
 
     def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
@@ -97,7 +97,9 @@ class UserData:
     def digest(self, role: str) -> str:
         """Changes when the images or labels do: a run is resumed with the data it began with, or not at all."""
         found = hashlib.sha256()
-        for store in [self.seen[role]] if role in self.seen else []:  # a target that is the source was read as such
+        for store in (
+            [self.seen[role]] if role in self.seen else []
+        ):  # a target that is the source has no store of its own
             found.update(repr((store.images.shape, store.classes)).encode())
             found.update(store.images[:: max(1, len(store) // DIGESTED)].tobytes())
             found.update(b"" if store.labels is None else store.labels.tobytes())
@@ -108,18 +110,18 @@ def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
     """A tenth of every class, without the rows that are needed; none of a class with fewer than ten images."""
     assert store.labels is not None
     rng = np.random.default_rng([seed, 17])
-    apart = []
+    held_out = []
     for number in range(len(store.classes)):
         rows = rng.permutation(np.flatnonzero(store.labels == number))
-        apart.append(np.setdiff1d(rows, needed, assume_unique=True)[: int(len(rows) * HELD_OUT)])
-    return np.sort(np.concatenate(apart))
+        held_out.append(np.setdiff1d(rows, needed, assume_unique=True)[: int(len(rows) * HELD_OUT)])
+    return np.sort(np.concatenate(held_out))
 
 
 def _common(images: Pixels, parts: Sequence[Pixels]) -> int:
     """How many of the images are in one of the parts, pixel by pixel."""
-    apart = max(1, images.shape[1] // 16)  # a few of the pixels tell which may be the same
-    seen = {image[::apart, ::apart].tobytes(): image for part in parts for image in part}
-    pairs = ((image, seen.get(image[::apart, ::apart].tobytes())) for image in images)
+    step = max(1, images.shape[1] // 16)  # compare a few pixels first
+    seen = {image[::step, ::step].tobytes(): image for part in parts for image in part}
+    pairs = ((image, seen.get(image[::step, ::step].tobytes())) for image in images)
     return sum(other is not None and np.array_equal(image, other) for image, other in pairs)
 
 

@@ -1,22 +1,39 @@
 """Features of all images under the starting weights: for neighbours, the first classifier, and domain similarity."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
+from adamatch import networks
 from adamatch.augment.views import normalise
 from adamatch.images.store import Pixels
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.kernels import runtime
+from adamatch.networks.efficientnet_lite import EfficientNetLite
+from adamatch.networks.frozen import Whole
 from adamatch.networks.norm import estimate_statistics, has_batch_norm
+from adamatch.networks.pretrained import imagenet
+from adamatch.networks.weights import load_weights
 from adamatch.train.speed import Machine
 
 MOST, PIXELS = 4096, 2**25  # images of each pool that are looked at; of small ones as many as have so many pixels
 BATCH, BATCH_ON_CPU = 64, 8  # of them at a time: with more, a CPU spends half of its time on memory
 BATCHES = 20  # of which batch norm gets its statistics
+
+LARGER = 1.15  # times the side of the images
+Views = Sequence[Callable[[Tensor], Tensor]]
+AS_IT_IS: Views = (lambda x: x,)
+
+
+def _larger(x: Tensor) -> Tensor:
+    return interpolate(x, scale_factor=LARGER, mode="bicubic", antialias=True)
+
+
+LARGER_AND_MIRRORED: Views = (_larger, lambda x: _larger(x).flip(3))
 
 
 def embed(
@@ -39,9 +56,28 @@ def embed(
     return before, now
 
 
+def by_networks(names: Sequence[str], pools: Sequence[Sequence[Pixels]], machine: Machine) -> list[Tensor]:
+    """Features [n, d] of each pool in several networks with ImageNet's weights, side by side.
+
+    Of each image and its mirror image the mean, somewhat larger than the network was trained on: networks see more then
+    (FixRes: Touvron et al., NeurIPS 2019).
+    """
+    found: list[list[Tensor]] = [[] for _ in pools]
+    for name in names:
+        net = networks.build(name, 1)
+        load_weights(net, imagenet(name))
+        net = (Whole(net) if isinstance(net, EfficientNetLite) else net).to(machine.device).eval()
+        with runtime.off(net):
+            for pool, mine in zip(pools, found, strict=True):
+                mine.append(features(net, pool, machine, views=LARGER_AND_MIRRORED))
+    return [torch.cat(each, 1) for each in found]
+
+
 @torch.no_grad()
-def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None) -> Tensor:
-    """[n, d], of images as they are, or of some of them where there are many.
+def features(
+    net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None, *, views: Views = AS_IT_IS
+) -> Tensor:
+    """[n, d], of images as they are, or of some of them where there are many: the mean over `views`.
 
     The last batch is as large as the others, with images a second time: a GPU plans its convolutions for each new
     shape, which takes longer than these passes.
@@ -51,7 +87,8 @@ def features(net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: in
         for start in range(0, len(rows), batch):
             some = rows[start : start + batch]
             x = _images(part, np.resize(some, batch), machine)
-            found.append(net.features(x)[: len(some)].float())  # type: ignore[operator]
+            seen = [net.features(view(x))[: len(some)].float() for view in views]  # type: ignore[operator]
+            found.append(torch.stack(seen).mean(0))
     return torch.cat(found)
 
 

@@ -18,7 +18,6 @@ SPREADS = 30  # iterations of spreading
 ROUNDS = 3
 FEW = 100  # images: the mean and variance of fewer say too little
 CHUNK = 1024  # images whose neighbours are looked for at once
-SURE = 0.5  # of the images of a class
 
 
 def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
@@ -40,14 +39,14 @@ def guess(pools: Sequence[tuple[Tensor, Tensor]], x_tu: Tensor) -> Tensor:
     return found / found.sum(1, keepdim=True).clamp(min=1e-12)
 
 
-def surest(y: Tensor) -> Tensor:
-    """Probabilities [n, k] -> one-hot labels of the most confident images predicted as each class; zeros for others."""
+def surest(y: Tensor, part: float) -> Tensor:
+    """Probabilities [n, k] -> one-hot labels of the surest `part` of the images of each predicted class, else zeros."""
     best = y.max(1)
     found = torch.zeros_like(y)
     for each in range(y.shape[1]):
         mine = (best.indices == each).nonzero()[:, 0]
         order = best.values[mine].argsort(descending=True, stable=True)
-        found[mine[order[: round(SURE * len(mine))]], each] = 1
+        found[mine[order[: round(part * len(mine))]], each] = 1
     return found
 
 

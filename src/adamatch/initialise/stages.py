@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from adamatch.base import ranks
 from adamatch.base.files import make_folder, read_checked
 from adamatch.base.regular_files import WEIGHTS
+from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.images.tasks import Labelled, Problem, Unlabelled
 from adamatch.initialise import embed, propagate, simclr
@@ -76,10 +78,11 @@ def initialise(
             if wanted.pretrain and seen is not None:
                 simclr.pretrain(net, seen, run, folder, execution)
             if wanted.fit_head or wanted.propagate:
-                how = {"kept": run.recipe.batch_norm == "kept", "pretrained": wanted.pretrain}
                 starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that was loaded stays
                 with execution.bar("fitting the classifier to the network's features"):
-                    mine = first_head(starting, problem.labelled, seen, execution.machine, **how)
+                    mine = first_head(
+                        starting, problem.labelled, seen, run.recipe, execution.machine, pretrained=wanted.pretrain
+                    )
                 sure = ranks.from_first(lambda: mine)
             _save(folder, whole, sure)
         distributed.same_weights(whole)
@@ -94,35 +97,40 @@ def first_head(
     net: nn.Module,
     pools: Sequence[Labelled],
     unlabelled: Unlabelled | None,
+    recipe: Recipe,
     machine: Machine,
     *,
-    kept: bool = False,
     pretrained: bool = False,
 ) -> NDArray[np.float32] | None:
     """Fit `net.head` to the network's features; returns the surest labels of unlabelled images, if there are any.
 
     Neighbours are found by features under both statistics of batch norm: either can be far better. The head is fitted
-    to those that training will have; `kept`: they are the same. Of a network that was `pretrained` without labels many
-    features say the same.
+    to those that training will have. Of a network that was `pretrained` without labels many features say the same.
     """
     head: Any = net.head
     y = [embed.labels(pool, head.out_features, machine) for pool in pools]
+    kept = recipe.batch_norm == "kept"
     before, now = embed.embed(net, pools, unlabelled, machine, keep_statistics=kept)
     if unlabelled:
-        *both, both_tu = (torch.cat(each, 1) for each in zip(before, now, strict=True))
+        if recipe.neighbour_networks:
+            parts = [*(pool.parts for pool in pools), unlabelled.parts]
+            before = embed.by_networks(recipe.neighbour_networks.split(","), parts, machine)
+        seen = [before] if recipe.neighbour_networks and kept else [before, now]
+        *both, both_tu = (torch.cat(each, 1) for each in zip(*seen, strict=True))
         if pretrained:
             *both, both_tu = (propagate.uncorrelated(each, both_tu) for each in (*both, both_tu))
-        y.append(propagate.guess(list(zip(both, y, strict=True)), both_tu))
+        y_tu = propagate.guess(list(zip(both, y, strict=True)), both_tu)
+        y.append(one_hot(y_tu.argmax(1), y_tu.shape[1]).to(y_tu) if recipe.probe_neighbours else y_tu)
     fit_head(head, torch.cat(now), torch.cat(y))
-    return _sure_labels(y[-1], unlabelled) if unlabelled else None
+    return _sure_labels(y_tu, unlabelled, recipe.anchor_part) if unlabelled else None
 
 
-def _sure_labels(y: Tensor, unlabelled: Unlabelled) -> NDArray[np.float32]:
+def _sure_labels(y: Tensor, unlabelled: Unlabelled, part: float) -> NDArray[np.float32]:
     """Rows of zeros for images whose label is not sure, or that were not looked at; the mean weight of all is 1."""
     sure = np.zeros((len(unlabelled), y.shape[1]), np.float32)
     starts = np.cumsum([0, *map(len, unlabelled.parts)])[:-1]
     rows = zip(starts, embed.rows_of(unlabelled.parts), strict=True)
-    sure[np.concatenate([start + some for start, some in rows])] = propagate.surest(y).cpu().numpy()
+    sure[np.concatenate([start + some for start, some in rows])] = propagate.surest(y, part).cpu().numpy()
     return sure * np.float32(len(sure) / max(1, sure.sum()))
 
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions by kernels as an operator of torch, with gradients. The plain twin is in `networks.conv`.
+"""Depthwise convolutions by kernels as an operator of torch, with gradients. The plain version is in `networks.conv`.
 
 Padding is TensorFlow's "same": ceil(side / stride) pixels come out; `before` pixels lie above and left of the image.
 """

@@ -20,6 +20,7 @@ except ImportError:
     tl = None
 
 
+Settings = tuple[float, float, float | None]  # eps, slope, ceiling
 PARTS = 512  # at most so many partial results a group: one tile of the combining kernels
 
 
@@ -290,23 +291,19 @@ def moments(plan: Plan, a: Tensor, b: Tensor | None = None, total: Tensor | None
     return stats
 
 
-def apply(
-    plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
-    ceiling: float | None = None,
-) -> None:  # fmt: skip
+def apply(plan: Plan, x: Tensor, y: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, settings: Settings) -> None:
     """The normalised activation of x -> y."""
-    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles)
+    grid, how = (plan.count(plan.block) * plan.blocks,), (*settings, *plan.tiles)
     launch(_apply, grid, x, y, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
 
 
 def grad_means(
-    plan: Plan, dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float,
-    ceiling: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    plan: Plan, dy: Tensor, x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, settings: Settings
+) -> tuple[Tensor, Tensor, Tensor]:
     """-> means [groups, 2, C] of dz and dz * xhat, dweight [C], dbias [C]."""
     parts = torch.empty(plan.parts, 2, plan.channels, dtype=torch.float32, device=x.device)
     means, dweight, dbias = torch.empty_like(stats), torch.empty_like(weight), torch.empty_like(bias)
-    grid, how = (plan.parts * plan.blocks,), (eps, slope, ceiling, plan.size, *plan.tiles)
+    grid, how = (plan.parts * plan.blocks,), (*settings, plan.size, *plan.tiles)
     launch(_grad_sums, grid, dy, x, parts, stats, weight, bias, *plan.where, *how, num_warps=plan.warps)
     launch(_combine_grads, (plan.wide,), parts, means, dweight, dbias, *plan.partial, num_warps=4)
     return means, dweight, dbias
@@ -314,8 +311,8 @@ def grad_means(
 
 def grad_input(
     plan: Plan, dy: Tensor, extra: Tensor | None, x: Tensor, dx: Tensor,
-    stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, eps: float, slope: float, ceiling: float | None = None,
+    stats: Tensor, means: Tensor, weight: Tensor, bias: Tensor, settings: Settings,
 ) -> None:  # fmt: skip
     """The gradient of x, plus `extra` -> dx."""
-    grid, how = (plan.count(plan.block) * plan.blocks,), (eps, slope, ceiling, *plan.tiles, extra is not None)
+    grid, how = (plan.count(plan.block) * plan.blocks,), (*settings, *plan.tiles, extra is not None)
     launch(_grad_input, grid, dy, extra, x, dx, stats, means, weight, bias, *plan.where, *how, num_warps=plan.warps)

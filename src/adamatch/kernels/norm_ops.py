@@ -1,4 +1,4 @@
-"""Batch norm's kernels as operators of torch, with gradients. Their plain twin is `networks.norm.norm_act`."""
+"""Batch norm's kernels as operators of torch, with gradients. The plain version is `networks.norm.norm_act`."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def norm_act(
     total = None if branch is None else torch.empty_like(x)
     stats = norm_kernels.moments(plan, x, branch, total)
     stats = of_all_ranks(stats) if shared else stats
-    norm_kernels.apply(plan, x if total is None else total, y, stats, weight, bias, eps, slope, ceiling)
+    norm_kernels.apply(plan, x if total is None else total, y, stats, weight, bias, (eps, slope, ceiling))
     return y, stats, x.new_empty(0) if total is None else total
 
 
@@ -50,9 +50,9 @@ def norm_act_grad(
     """-> gradients of x (plus `extra`, that of the sum itself), weight, bias."""
     x, dy, extra = _last(x), _last(dy), _last(extra)
     plan, dx = Plan(x, groups), torch.empty_like(x)
-    means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, eps, slope, ceiling)
+    means, dweight, dbias = norm_kernels.grad_means(plan, dy, x, stats, weight, bias, (eps, slope, ceiling))
     means = ranks.mean(means) if shared else means
-    norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, eps, slope, ceiling)
+    norm_kernels.grad_input(plan, dy, extra, x, dx, stats, means, weight, bias, (eps, slope, ceiling))
     return dx, dweight, dbias
 
 

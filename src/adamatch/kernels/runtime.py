@@ -24,7 +24,7 @@ def jit(function: Any) -> Any:
 
 
 def launch(kernel: Any, programs: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Run a kernel in so many programs. On fake tensors, which have shapes alone, it is only shown to watchers."""
+    """Run a kernel in so many programs. On fake tensors (shapes only) nothing runs, and watchers are called."""
     if not any(isinstance(each, FakeTensor) for each in arguments):
         kernel[programs](*arguments, **options)
         return

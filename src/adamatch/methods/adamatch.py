@@ -35,6 +35,7 @@ class AdaMatch(Method):
     alignment_window  batches over which the target's class average is taken
     alignment_decay  of the source's class average
     knn_anchor    whether labels from before training, of unlabelled images, count while mu is small (not the paper's)
+    anchor_floor  their weight is 1 - mu, and at least this
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class AdaMatch(Method):
         alignment_window: int = 128,
         alignment_decay: float = 0.999,
         knn_anchor: bool = False,
+        anchor_floor: float = 0.0,
     ) -> None:
         super().__init__()
         if (align == "target") != (target is not None):
@@ -75,6 +77,7 @@ class AdaMatch(Method):
             raise InputError(f"{says}; not {pools!r} (repeat=True fills those of target labels)")
         self.batches = batches if arguments.halved(source_loss) else None
         self.warm_up, self.knn_anchor = arguments.part("warm_up", warm_up), arguments.flag("knn_anchor", knn_anchor)
+        self.anchor_floor = arguments.weight("anchor_floor", anchor_floor)
         self.mean_sl = Running(classes, arguments.probability("alignment_decay", alignment_decay))  # E[Y_SL,w]
         self.mean_tu = Window(classes, arguments.count("alignment_window", alignment_window))  # E[Y_TU,w]
         self.class_thresholds = ClassThresholds(classes, alignment_window) if threshold == "classes" else None
@@ -126,7 +129,8 @@ class AdaMatch(Method):
         loss_target = parts.pseudo_labelled_loss(pseudo, mask, z_tu_s)  # eq. (10)
         loss = loss_source + mu * loss_target  # eq. (11)
         if self.knn_anchor:
-            loss = loss + (1 - mu) * parts.first_loss(batch.y_tu_first, z_tu_s)
+            weight = (1 - mu).clamp(min=self.anchor_floor)
+            loss = loss + weight * parts.first_loss(batch.y_tu_first, z_tu_s)
 
         return loss, {
             "loss_source": loss_source.detach(),

@@ -56,6 +56,12 @@ def factor(name: str, value: float) -> float:
     return value
 
 
+def weight(name: str, value: float) -> float:
+    if not _is_number(value) or not 0 <= value <= MOST:
+        raise InputError(f"{name} is a weight: give a number from 0 to {MOST:,}, not {shortened(value)}")
+    return value
+
+
 def count(name: str, value: int) -> int:
     if not _is_number(value) or not 1 <= value <= MOST or value != int(value):
         raise InputError(f"{name} counts: give a whole number from 1 to {MOST:,}, not {shortened(value)}")

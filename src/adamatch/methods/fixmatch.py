@@ -19,7 +19,7 @@ class FixMatch(Method):
     fade_out      whether alignment fades out over the second half of the run, as in AdaMatch
     alignment_window  batches over which the class average of guesses is taken
     alignment_decay  of the labels' class average
-    knn_anchor    whether labels from before training count over the first half of the run, as in AdaMatch
+    knn_anchor, anchor_floor  whether labels from before training count over the first half of the run, as in AdaMatch
     """
 
     def __init__(
@@ -33,9 +33,11 @@ class FixMatch(Method):
         alignment_window: int = 128,
         alignment_decay: float = 0.999,
         knn_anchor: bool = False,
+        anchor_floor: float = 0.0,
     ) -> None:
         super().__init__()
         self.tau, self.knn_anchor = arguments.probability("tau", tau), arguments.flag("knn_anchor", knn_anchor)
+        self.anchor_floor = arguments.weight("anchor_floor", anchor_floor)
         self.align = arguments.one_of("align", align, "labels", "none")
         self.limit, self.fade_out = (
             arguments.factor("alignment_clip", alignment_clip),
@@ -62,7 +64,8 @@ class FixMatch(Method):
         loss = loss_source + loss_target
         unlabelled = slice(len(z_sl_w), None)  # metrics are of these, as in AdaMatch
         if self.knn_anchor:
-            loss = loss + (1 - schedules.warm_up(batch.progress)) * parts.first_loss(batch.y_tu_first, z_s[unlabelled])
+            weight = (1 - schedules.warm_up(batch.progress)).clamp(min=self.anchor_floor)
+            loss = loss + weight * parts.first_loss(batch.y_tu_first, z_s[unlabelled])
 
         return loss, {
             "loss_source": loss_source.detach(),

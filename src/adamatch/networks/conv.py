@@ -1,4 +1,4 @@
-"""Convolutions without bias, with kernels where they are faster, and how networks start."""
+"""Convolutions without bias, with kernels where they are faster; initialisation; what all networks share."""
 
 import math
 from collections.abc import Iterable
@@ -67,11 +67,7 @@ class Classifier(nn.Module):
 
 
 def residual(
-    blocks: Iterable[nn.Module],
-    norms: Iterable[nn.Module],
-    x: Tensor,
-    active: Tensor,
-    groups: tuple[int, ...] | None,
+    blocks: Iterable[nn.Module], norms: Iterable[nn.Module], x: Tensor, active: Tensor, groups: tuple[int, ...] | None
 ) -> Tensor:
     """Pre-activation blocks, then the mean over pixels: x is the stream, `active` its normalised activation.
 
@@ -96,7 +92,7 @@ def same_padding(side: int, size: int, stride: int) -> tuple[int, int]:
 
 
 def initialise(net: nn.Module, head: nn.Linear) -> None:
-    """As the authors' networks start: convolutions from N(0, sqrt(2 / (k * k * out))), the last layer from Xavier's."""
+    """As in the authors' code: convolutions from N(0, sqrt(2 / (k * k * out))), the last layer from Xavier's."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.normal_(module.weight, std=math.sqrt(2 / (module.kernel_size[0] ** 2 * module.out_channels)))

@@ -73,18 +73,10 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 def norm_act(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    groups: tuple[int, ...],
-    momentum: float,
-    eps: float,
-    slope: float,
-    shared: bool = False,
+    x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    groups: tuple[int, ...], momentum: float, eps: float, slope: float, shared: bool = False,
     ceiling: float | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """By each group's statistics, if `shared` of all ranks; the running ones, if given, move to the last group's."""
     if shared:
         y, stats = shared_norm(x, weight, bias, groups, eps)
@@ -164,11 +156,11 @@ def has_batch_norm(net: nn.Module) -> bool:
 
 
 def depends_on_batch(net: nn.Module) -> bool:
-    """Whether it matters to an image what it shares its batch with: as the network is now, training or not."""
+    """Whether the output for an image depends on the rest of its batch, in the network's current mode."""
     return any(isinstance(module, _BatchNorm) and module.training for module in net.modules())
 
 
 def has_foreign_batch_norm(net: nn.Module) -> bool:
-    """Whether any layer always uses statistics per rank."""
+    """Whether any batch norm cannot share its statistics between ranks."""
     ours = (BatchNorm, nn.SyncBatchNorm)
     return any(isinstance(module, _BatchNorm) and not isinstance(module, ours) for module in net.modules())

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from adamatch.base.cli_names import argument
-from adamatch.base.errors import InputError
+from adamatch.base.errors import InputError, reason
 from adamatch.images.decode import Shape
 
 TIMM = "timm:"
@@ -74,7 +74,7 @@ class Timm(nn.Module):
         try:
             self.net = _timm().create_model(name, pretrained=False, num_classes=classes)
         except Exception as error:  # whatever a model's own code may raise
-            raise InputError(f"timm cannot build {name!r} for {classes} classes ({_line(error)})") from None
+            raise InputError(f"timm cannot build {name!r} for {classes} classes ({reason(error)})") from None
         if not isinstance(self.head, nn.Linear):
             raise InputError(f"{network} has no linear classifier as its last layer: choose another model of timm")
         self.pixels = Pixels(config["mean"], config["std"])
@@ -125,7 +125,7 @@ def timm_state(name: str) -> dict[str, Tensor]:
         model = _timm().create_model(name, pretrained=True)
     except Exception as error:  # no weights of that name, no connection: timm and its hub raise many kinds
         remedy = "see timm.list_pretrained(), or give a file of weights"
-        raise InputError(f"timm cannot give {name!r} with weights ({_line(error)}): {remedy}") from None
+        raise InputError(f"timm cannot give {name!r} with weights ({reason(error)}): {remedy}") from None
     state: dict[str, Tensor] = model.state_dict()
     return state
 
@@ -142,7 +142,7 @@ def _timm() -> Any:
         raise InputError("timm is not installed: pip install 'adamatch[timm]', or choose a built-in network") from None
     except RuntimeError as error:  # its torchvision was built for another torch
         remedy = "install a torchvision that fits this torch, or choose a built-in network"
-        raise InputError(f"timm cannot be imported ({_line(error)}): {remedy}") from None
+        raise InputError(f"timm cannot be imported ({reason(error)}): {remedy}") from None
     return timm
 
 
@@ -155,7 +155,3 @@ def _timm_config(network: str) -> dict[str, Any]:
         raise InputError(f"timm has no model called {name!r}{hint}")
     values: dict[str, Any] = config.to_dict()
     return values
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -49,7 +49,7 @@ def curve(key: str, series: Sequence[tuple[str, str, Sequence[tuple[float, float
     """One plane with some lines; None where there is nothing to draw.
 
     series: for each line a name, a style (a class of the style sheet) and points (images seen, value). Of the chart,
-    `ticks` are heights in percent with their values, from above; `told` is for who does not see it.
+    `ticks` are heights in percent with their values, from above; `told` is the text for screen readers.
     """
     series = [each for each in series if each[2]]
     if not series:

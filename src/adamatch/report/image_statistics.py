@@ -125,7 +125,7 @@ def load(folder: Path) -> ImageStatistics:
         arrays: dict[str, Any] = arrays_in(read_checked(folder / MAP))
         points = {name: arrays[name].astype(np.float32) for name in ("source", "target")}
         drawn = FeatureMap(**(arrays | points | {"how": str(arrays["how"])}))
-    except Exception:  # whatever NumPy and zipfile raise on a damaged one
+    except Exception:  # NumPy and zipfile raise all kinds
         missing = missing or ("There is no map: map.npz is not in the folder, or damaged.",)
     return ImageStatistics(source, target, confusion, drawn, facts["given"], missing)
 

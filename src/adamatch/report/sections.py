@@ -13,7 +13,7 @@ from adamatch.images.store import Labels
 from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.report.record import Record
-from adamatch.verdict import eval_outputs, summary
+from adamatch.verdict import eval_outputs
 from adamatch.verdict.verdict import ALONE
 
 ACCURACY = "accuracy on labelled target images"
@@ -101,15 +101,14 @@ def _how_good(record: Record, low: float | None, high: float | None) -> str:
     if not record.result:
         done, last = int(record.rows[-1]["step"]) if record.rows else 0, record.run.recipe.last_step
         return f"The run has done {done:,} of {last:,} steps: what is below is from its last evaluation."
-    span = "" if low is None and high is None else f"{summary.span(low, high)} %"
+    span = "" if low is None or high is None else f"between {low:.0f} and {high:.0f} %"
     if record.accuracy is not None:
-        put = "the estimate is" if low is None or high is None else "it was put"
-        estimate = f"; without labels {put} {span}" if span else ""
+        estimate = f"; without labels it was put {span}" if span else ""
         return f"The model is right on {record.accuracy:.1f} % of the labelled target images{estimate}."
     if span:
         return f"Of the target images, {span} are likely right, judged without labels."
-    why = "there were no labels to measure it, and the run has no estimate"
-    return f"How many target images are right is not known: {why}."
+    remedy = "label some target images, and give them as a test set"
+    return f"How many target images are right cannot be told without labels: {remedy}."
 
 
 def _what_changed(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:

@@ -90,7 +90,7 @@ class Batches:
         return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
 
     def seek(self, done: int, state: Tensor) -> bool:
-        """Resume after `done` steps; False where the generator is another kind of device's: draws start anew."""
+        """Resume after `done` steps; False after another kind of device: random numbers are drawn anew."""
         for feed in self.feeds:
             feed.seek(done)
         if len(state) == len(self.generator.get_state()):

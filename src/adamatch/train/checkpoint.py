@@ -88,9 +88,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     write_whole(path, lambda part: save_file(copies, part))
 
 
-def save_file(tensors: Mapping[str, Tensor], path: Path) -> None:
+def save_file(tensors: dict[str, Tensor], path: Path) -> None:
     """As the library's, which leaves a file of another name there when it is killed."""
-    path.write_bytes(tensors_as_bytes({**tensors}))
+    path.write_bytes(tensors_as_bytes(tensors))
 
 
 def randoms(device: torch.device) -> dict[str, Tensor]:

@@ -5,18 +5,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import torch
+from rich.console import Console
 
-from adamatch.base import console, ranks
+from adamatch.base import ranks
+from adamatch.base.console import console, progress_bar
+from adamatch.base.errors import shown
 from adamatch.images.feed import Place
 from adamatch.train import speed
 from adamatch.train.speed import Machine
 
-SECONDS_PER_CHECKPOINT = 30.0
 STOPPING = (signal.SIGINT, signal.SIGTERM)
-ASK_EVERY = 8  # steps after which ranks ask each other whether one of them was told to stop
+ASK_EVERY = 8  # steps after which ranks ask each other whether one of them has to stop
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,11 @@ class Execution:
     machine: Machine = field(default_factory=speed.choose)
     place: Place = "auto"  # where images are stored
     quiet: bool = False
-    seconds_per_checkpoint: float = SECONDS_PER_CHECKPOINT
+    seconds_per_checkpoint: float = 30.0
     brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
+    console: Console = field(default_factory=partial(console, stderr=True))  # one, so that lines appear above a bar
 
     def say(self, text: str) -> None:
         """A note for the person at the terminal."""
@@ -42,13 +46,13 @@ class Execution:
 
     def _print(self, text: str, style: str) -> None:
         for line in text.split("\n") if ranks.rank() == 0 else ():  # of several ranks, the first prints
-            console.say(line, stderr=True, style=style)
+            self.console.print(shown(line), style=style)
 
     def bar(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
         """A progress bar for work before the first step."""
-        return console.progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0)
+        return progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0, out=self.console)
 
-    def anew(self) -> Self:
+    def restarted(self) -> Self:
         """The same, with the clock restarted."""
         return replace(self, began=time.monotonic())
 

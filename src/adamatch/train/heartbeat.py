@@ -43,7 +43,7 @@ class Heartbeat:
         """End the run for all ranks, for this reason. False if another rank has done so before."""
         mine = json.dumps({"rank": self.rank, "line": line})
         held = with_timeout(lambda: self.spare.compare_set("end", "", mine))
-        if held is None:  # no reply: somebody has to say it
+        if held is None:  # no reply: this rank prints the reason
             return True
         with_timeout(lambda: self._leave(self.spare))
         return bool(held.decode() == mine)

@@ -51,7 +51,8 @@ class History:
     @property
     def median_of(self) -> int:
         """How many evaluations count at the end: ten, or the last quarter, rounded up, of fewer than forty."""
-        return max(1, min(MEDIAN_OF, -(-len(self.evaluations) // 4)))
+        taken = sum(row.get("step") != 0 for row in self.evaluations)
+        return max(1, min(MEDIAN_OF, -(-taken // 4)))
 
     def accuracy(self, name: str = "target") -> float | None:
         """Median of the last evaluations, in percent."""
@@ -71,10 +72,13 @@ def train(
         history, start = _resumed(folder, step, batches, execution)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
-        folder.rewind(start)
+        folder.rewind(start or -1)  # the first evaluation is of step 0
         events = Events(folder.path / "events", start)
         before, entered = history.wall, execution.began
         began = saved = time.monotonic()
+        if start == 0 and (recipe.linear_probe_init or not recipe.last_step):
+            _evaluated({"step": 0, "images": 0, "seconds": 0.0}, step, evaluate, history, folder, events)
+            began = time.monotonic()
         for done in range(start + 1, recipe.last_step + 1):
             if machine.graph and done == start + WARM_STEPS + 2:
                 torch.cuda.synchronize(machine.device)
@@ -88,17 +92,8 @@ def train(
                 folder.check()
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
-                row |= {
-                    "step": done,
-                    "images": done * recipe.batch,
-                    "seconds": history.seconds,
-                    **evaluate(step.average, done),
-                }
-                history.evaluations.append(
-                    {key: value for key, value in row.items() if isinstance(value, (int, float))}
-                )
-                folder.append(row)
-                events.add(row)
+                row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds}
+                row = _evaluated(row, step, evaluate, history, folder, events)
                 # In the first quarter, while unlabelled images hardly count, every run looks like trouble.
                 progress.report(row, warnings_of(row, problem.classes) if 4 * (done - 1) > recipe.last_step else [])
                 began = time.monotonic()
@@ -117,6 +112,17 @@ def train(
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
         history.wall = before + time.monotonic() - entered
     return step.average.net, history
+
+
+def _evaluated(
+    row: dict[str, Any], step: Step, evaluate: Evaluate, history: History, folder: RunFolder, events: Events
+) -> dict[str, Any]:
+    """A row of metrics with the evaluation of its step, written down."""
+    row = row | evaluate(step.average, row["step"])
+    history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
+    folder.append(row)
+    events.add(row)
+    return row
 
 
 def _resumed(folder: RunFolder, step: Step, batches: Batches, execution: Execution) -> tuple[History, int]:

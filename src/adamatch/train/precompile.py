@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -94,30 +95,20 @@ def _cache() -> Path:
     return Path(os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache")
 
 
-class Target:
-    """Stands in for Triton's driver: says for which GPU to compile, and touches none."""
-
-    def __init__(self, capability: Sequence[int]) -> None:
-        self.capability = capability
-
-    def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 10 * self.capability[0] + self.capability[1], 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-
 def _compile_part(asked: str, number: int) -> None:
     """Every `count`-th kernel, from that of its own number on."""
+    from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
-    network, size, passes, capability, count = json.loads(asked)
-    driver.set_active(Target(capability))
+    network, size, passes, (major, minor), count = json.loads(asked)
+    target = GPUTarget("cuda", 10 * major + minor, 32)
+    # In place of Triton's driver, which would use the GPU.
+    stand_in = {
+        "get_current_target": lambda: target,
+        "get_current_device": lambda: 0,
+        "get_current_stream": lambda _: 0,
+    }
+    driver.set_active(SimpleNamespace(**stand_in))
     for kernel, arguments, options in _launches(network, size, passes)[number::count]:
         _launcher(kernel.warmup(*arguments, grid=(1,), **options))
 

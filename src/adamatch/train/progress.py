@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -24,11 +23,10 @@ class Progress:
     def __init__(self, recipe: Recipe, execution: Execution) -> None:
         self.recipe, self.execution = recipe, execution
         self.quiet = execution.quiet or ranks.rank() > 0
-        self.console = Console(stderr=True)
         speed, shown = TextColumn("{task.fields[speed]}"), TextColumn("{task.fields[shown]}")
         columns = BarColumn(bar_width=20), TaskProgressColumn(), speed, TimeRemainingColumn(), shown
-        hidden = self.quiet or not self.console.is_terminal
-        self.bar = Bar(*columns, console=self.console, disable=hidden, transient=True)
+        hidden = self.quiet or not execution.console.is_terminal
+        self.bar = Bar(*columns, console=execution.console, disable=hidden, transient=True)
         self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
         self.warned: set[str] = set()
         self.began = self.last = self.told = time.monotonic()
@@ -82,7 +80,9 @@ class Progress:
             self.reported = True
             self.begin()  # the first evaluation takes longer than those that follow
         self.step(int(row["step"]), row)
-        if not self.console.is_terminal and time.monotonic() - self.told > LINE_EVERY:  # a log file has no bar
+        if (
+            not self.execution.console.is_terminal and time.monotonic() - self.told > LINE_EVERY
+        ):  # a log file has no bar
             self.told = time.monotonic()
             self.execution.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
         for line in warnings:

@@ -1,41 +1,42 @@
-"""Accuracy on the target without labels, as a range: at best by confidence, at least by disagreement. And the gain."""
+"""Accuracy on the target without labels, as a range: at best by confidence, at least by agreement. And the gain."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from adamatch.verdict import disagreement
 from adamatch.verdict.beside_twin import misnamed
 from adamatch.verdict.calibrated import difference, threshold, transport
-from adamatch.verdict.eval_outputs import EvalOutputs
+from adamatch.verdict.eval_outputs import EvalOutputs, accuracy, agreement
 
-AT_BEST, AT_LEAST = "threshold", ("twin and source", "critic")
+WIDEST = 0.4  # a wider range says nothing
+ENOUGH = 50  # held-out images: of fewer, confidence is not known well enough
 # By transport, few held-out images of many classes give the wrong sign (results/estimates.md). For networks trained
 # from scratch it is better (results/estimates_from_nothing.md).
 GAIN, GAIN_FROM_SCRATCH = difference, transport
 
 
-def estimates(outputs: EvalOutputs) -> dict[str, float | None]:
-    """What the range is made of, by name: 0 to 1, or None where the outputs do not have what it needs."""
-    return {
-        "threshold": from_confidence(threshold, outputs),
-        "twin and source": disagreement.twin_and_source(outputs),
-        "critic": disagreement.critic(outputs),
-    }
+def range_of(outputs: EvalOutputs) -> tuple[float, float] | None:
+    """(at least, at best), 0 to 1; None where it cannot be told without labels, or is too wide to say anything."""
+    low, high = at_least(outputs), at_best(outputs)
+    if low is None or high is None or len(outputs.source_labels) < ENOUGH or not is_trusted(outputs):
+        return None
+    return (min(low, high), high) if high - low <= WIDEST else None
+
+
+def at_least(outputs: EvalOutputs) -> float | None:
+    """Agreement with the twin, which saw no target image, times accuracy on held-out source images."""
+    if outputs.twin is None or not len(outputs.source_labels):
+        return None
+    return agreement(outputs.last, outputs.twin.last) * accuracy(outputs.source[-1], outputs.source_labels)
+
+
+def at_best(outputs: EvalOutputs) -> float | None:
+    """The part of target images that is surer than as many source images as are wrong."""
+    return from_confidence(threshold, outputs)
 
 
 def from_confidence(estimate: Callable[..., float], outputs: EvalOutputs) -> float | None:
     """By a function of `calibrated`, at the last evaluation; None where no source images were held out."""
     held_out = len(outputs.source_labels)
     return estimate(outputs.last, outputs.source[-1], outputs.source_labels) if held_out else None
-
-
-def range_of(found: Mapping[str, float | None], trusted: bool = True) -> tuple[float | None, float | None]:
-    """(at least, at best), from `estimates`; None where what is needed is not known. At least is never above at best.
-
-    No upper end is given of a network whose confidence is not to be trusted (`is_trusted`).
-    """
-    low = min((value for name in AT_LEAST if (value := found[name]) is not None), default=None)
-    high = found[AT_BEST]
-    return (low if low is None or high is None else min(low, high)), (high if trusted else None)
 
 
 def is_trusted(outputs: EvalOutputs) -> bool:
@@ -57,5 +58,5 @@ def gain(outputs: EvalOutputs) -> float | None:
     ours, theirs = from_confidence(estimate, outputs), from_confidence(estimate, outputs.twin)
     if ours is None or theirs is None:
         return None
-    differ = 1 - disagreement.agreement(outputs.last, outputs.twin.last)
+    differ = 1 - agreement(outputs.last, outputs.twin.last)
     return min(max(ours - theirs, -differ), differ)

@@ -184,6 +184,11 @@ def accuracy(probabilities: Probabilities, labels: Labels) -> float:
     return float((predictions(probabilities) == labels).mean()) if len(labels) else float("nan")
 
 
+def agreement(a: Probabilities, b: Probabilities) -> float:
+    """The part of images [n] on which two networks agree."""
+    return float((predictions(a) == predictions(b)).mean())
+
+
 def _is_pretrained(folder: Path) -> bool:
     """Whether a run began from learned weights."""
     try:

@@ -32,8 +32,7 @@ UNSURE, RENAMED_UNSURELY = 0.3, 0.1  # or this part, where the network itself is
 LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
 SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
-UNKNOWN = ("one class", "other kind", "overturned")  # with these nothing is told of the accuracy
-UNFIT = (*UNKNOWN, "missing")  # and with these neither an accuracy at best nor a gain
+UNFIT = ("one class", "other kind", "overturned", "missing")  # with these neither an accuracy nor a gain is told
 
 
 class Warned(NamedTuple):

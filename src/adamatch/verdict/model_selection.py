@@ -10,8 +10,7 @@ import numpy as np
 from adamatch.images.store import Labels
 from adamatch.verdict.beside_twin import misnamed
 from adamatch.verdict.calibrated import entropy, transport
-from adamatch.verdict.disagreement import agreement
-from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, predictions
+from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, agreement, predictions
 
 TEMPERATURE = 0.05  # of soft neighbourhood density, as published
 SAMPLED = 500  # images at most that are compared with each other

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from adamatch.base.cli_names import argument
+
 NAMED = 3  # moves between classes that are told
 
 
@@ -40,14 +42,7 @@ def _warnings(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _range(verdict: Mapping[str, Any]) -> str:
     low, high = verdict["range"]["at_least"], verdict["range"]["at_best"]
-    if low is None and high is None:
-        why = " without labels: see the warning"
-        return f"not known{why if verdict['held_out'] else ': no labelled images were held out to judge by'}"
-    return f"{span(low, high)} % (an estimate without labels)"
-
-
-def span(low: float | None, high: float | None) -> str:
-    """In words; at least one end is known."""
     if low is None or high is None:
-        return f"at best {high:.0f}" if low is None else f"at least {low:.0f}"
-    return f"between {low:.0f} and {high:.0f}"
+        remedy = f"label some target images, and give them as {argument('test')}"
+        return f"cannot be told without labels ({remedy})"
+    return f"between {low:.0f} and {high:.0f} % (an estimate without labels)"

@@ -3,9 +3,9 @@
 version         of this format, 1
 source_accuracy of held-out source images, in percent, at the end (null: none were held out)
 held_out, images, looked_at   how many images were held out, are in the target, and were sampled from it (at most 4,000)
-range           {"at_least", "at_best"}: accuracy on the target in percent; null where it is not known (at best: of
-                networks trained from scratch, where a group of images may have got the wrong name, and where the target
-                does not fit; at least: where it does not fit at all)
+range           {"at_least", "at_best"}: accuracy on the target in percent; both null where it cannot be told: where the
+                range is wider than 40 points, with fewer than 50 held-out images, of networks trained from scratch,
+                where a group of images may have got the wrong name, and where the target does not fit
 gain            over the twin, in points, by the same estimate of both; null without a twin, where the target does not
                 fit, and of networks trained from scratch where a class has no held-out image
 twin            null, or {"steps", "source_accuracy", "agreement" (percent), "beyond_chance" (Cohen's kappa), "changed"
@@ -57,15 +57,15 @@ def verdict(
     ]
     warned += mismatch.of_names(classes)
     kinds = {each.kind for each in warned}
-    fits, known = kinds.isdisjoint(mismatch.UNFIT), kinds.isdisjoint(mismatch.UNKNOWN)
-    low, high = accuracy.range_of(accuracy.estimates(outputs), fits and accuracy.is_trusted(outputs))
+    fits = kinds.isdisjoint(mismatch.UNFIT)
+    low, high = (accuracy.range_of(outputs) if fits else None) or (None, None)
     return {
         "version": VERSION,
         "source_accuracy": _percent(measured(outputs.source[-1], outputs.source_labels)),
         "held_out": len(outputs.source_labels),
         "images": count,
         "looked_at": len(outputs.last),
-        "range": {"at_least": _percent(low) if known else None, "at_best": _percent(high)},
+        "range": {"at_least": _percent(low), "at_best": _percent(high)},
         "gain": _percent(accuracy.gain(outputs)) if fits else None,
         "twin": _twin(outputs, in_target, classes),
         "classes": list(classes),
