@@ -3,7 +3,7 @@ PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
 
-.PHONY: setup demo test check wheel docs slow fuzz mutants clean
+.PHONY: setup demo test check wheel docs slow fuzz faults mutants clean
 
 setup: $(ENV)/ready
 
@@ -42,6 +42,10 @@ slow: setup
 
 fuzz: setup
 	cd tests && ../$(BIN)/python -m fuzz
+
+# Each write, sync, rename and link of a command fails or kills it; workers of a grid are killed, its files damaged.
+faults: setup
+	cd tests && ../$(BIN)/python -m faults && ../$(BIN)/python -m faults.grid
 
 mutants: setup
 	$(BIN)/python tests/mutants/run.py

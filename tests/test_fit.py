@@ -10,10 +10,13 @@ from colours import TINY, arrays, network
 from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
+from typer.testing import CliRunner
 
 import adamatch
 from adamatch import networks
 from adamatch.base.errors import InputError
+from adamatch.base.files import listed
+from adamatch.cli import app
 from adamatch.images.user_data import UserData
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
@@ -259,3 +262,44 @@ def test_a_run_among_the_images_is_refused(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(given: dict[str, Any], says: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=says):
         fit(tmp_path / "run", **given)
+
+
+def test_a_run_that_ends_without_its_page_says_what_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target, out = arrays(30), arrays(12, 1)[0], tmp_path / "run"
+    for error in (KeyboardInterrupt, RuntimeError("of a twin")):
+        monkeypatch.setattr("adamatch.twin.train", tiny_error(error))
+        with pytest.raises(type(error) if isinstance(error, Exception) else error):
+            adamatch.fit(source=source, target=target, out=out, **TINY)
+        line = f"the model is in {out}; `adamatch report {out}` makes a page of it"
+        assert line in capsys.readouterr().err
+    assert adamatch.load(out).report().is_file()
+
+
+def tiny_error(error: Any) -> Any:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_every_file_of_a_run_is_listed_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    adamatch.fit(source=arrays(30), target=arrays(12, 1)[0], out=out, **TINY)
+    there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and "events" not in path.parts}
+    there = {name for name in there if not name.startswith((".lock", "twin/")) and name != "manifest.json"}
+    assert {name for name in listed(out) if "events" not in name} == there | {"twin/manifest.json"}
+
+    def verify() -> str:
+        result = CliRunner().invoke(app, ["verify", str(out)])
+        return f"{result.output}exit {result.exit_code}"
+
+    assert verify() == f"{out}: every file is as it was written\nexit 0"
+    (out / "report.html").write_text("another page")
+    assert verify().endswith("exit 0")
+    (out / "twin/judge.json").unlink(missing_ok=True)
+    (out / "twin/result.json").write_text("{}")
+    (out / "map.npz").unlink()
+    assert f"{out}/map.npz is missing" in verify()
+    assert f"{out}/twin/result.json was changed since it was written\nexit 1" in verify()

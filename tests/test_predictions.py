@@ -275,6 +275,18 @@ def test_very_many_images_take_little_memory(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_bytes().count(b"\n") == MANY + 1
 
 
+def test_names_of_classes_that_are_no_text(tmp_path: Path) -> None:
+    """As a folder whose name is not UTF-8 gives them."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    classes = ("caf\udce9", "b")
+    found = Predictions(("a\udcff.png",), np.array([[0.75, 0.25]], np.float32), classes)
+    with predictions.parquet_file(tmp_path / "a.parquet", classes) as write:
+        write(found)
+    (row,) = parquet.read_table(tmp_path / "a.parquet").to_pylist()
+    assert row == {"path": "a\\udcff.png", "class": "caf\\udce9", "probability": 0.75, "caf\\udce9": 0.75, "b": 0.25}
+    assert found.to_csv(tmp_path / "a.csv").read_bytes().startswith(b"path,class,probability,caf\xe9,b")
+
+
 def test_of_very_many_unreadable_images_the_first_twenty_are_named() -> None:
     assert left_out({}) == []
     twenty = {str(number): f"{number}.png is no image" for number in range(20)}

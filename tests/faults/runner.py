@@ -120,7 +120,12 @@ def digest(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.is_dir() or "events" in path.parts or path.name == ".lock" or path.suffix == ".part":
+        if (
+            path.is_dir()
+            or "events" in path.parts
+            or path.name.strip(".").startswith(("lock", "lease-"))
+            or path.suffix == ".part"
+        ):
             continue
         if path.name in ("report.html", MANIFEST):
             problems = list(manifest.problems(path.parent)) if path.name == MANIFEST else []

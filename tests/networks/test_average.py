@@ -34,6 +34,14 @@ def test_weights_and_statistics_follow_the_formula_and_counters_are_copied() -> 
         np.testing.assert_allclose(value.numpy(), expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+def test_a_mask_of_attention_stays_as_it_is() -> None:
+    net = nn.Linear(2, 2)
+    net.register_buffer("mask", torch.tensor([0, float("-inf")]))
+    average = WeightAverage(net)
+    average.update(net)
+    assert torch.equal(average.net.state_dict()["mask"], torch.tensor([0, float("-inf")]))
+
+
 def test_tied_weights_are_averaged_once() -> None:
     first, second = nn.Linear(2, 2), nn.Linear(2, 2, bias=False)
     second.weight = first.weight

@@ -158,7 +158,7 @@ def die_in_the_middle(number: int) -> None:
             die()
         path.write_bytes(content)
 
-    checkpoint.save_file = write  # type: ignore[attr-defined]
+    checkpoint.save_file = write
 
 
 def die_around_a_rename(name: str, after: bool) -> None:

@@ -13,7 +13,10 @@ class WeightAverage(nn.Module):
         super().__init__()
         self.net = copy.deepcopy(net).requires_grad_(False).eval()
         self.decay = decay
-        floating = {name: value for name, value in self.net.state_dict().items() if value.is_floating_point()}
+        state = self.net.state_dict()
+        # Counters are copied; masks of attention, too, as the average of infinities would be NaN.
+        self.copied = {name for name, each in state.items() if not each.is_floating_point() or each.isinf().any()}
+        floating = {name: value for name, value in state.items() if name not in self.copied}
         # Tied weights have several names, and are averaged once.
         self.names = list({(value.data_ptr(), value.shape): name for name, value in floating.items()}.values())
 
@@ -25,9 +28,8 @@ class WeightAverage(nn.Module):
     def update(self, net: nn.Module) -> None:
         mine, theirs = self.net.state_dict(), net.state_dict()
         torch._foreach_lerp_([mine[name] for name in self.names], [theirs[name] for name in self.names], 1 - self.decay)
-        for name, value in mine.items():
-            if not value.is_floating_point():  # counters
-                value.copy_(theirs[name])
+        for name in self.copied:
+            mine[name].copy_(theirs[name])
 
     def train(self, mode: bool = True) -> "WeightAverage":
         """Always in evaluation mode: its statistics are averages already."""

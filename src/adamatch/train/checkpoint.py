@@ -85,8 +85,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """A safetensors file, whole or not at all."""
     how = {"copy": True, "memory_format": torch.contiguous_format}  # the format takes no shared memory (tied weights)
     copies = {name: tensor.detach().to("cpu", **how) for name, tensor in tensors.items()}  # type: ignore[call-overload]
-    content = tensors_as_bytes(copies)  # not to a file: the library would leave one of its own there after a kill
-    write_whole(path, lambda part: part.write_bytes(content))
+    write_whole(path, lambda part: save_file(copies, part))
+
+
+def save_file(tensors: dict[str, Tensor], path: Path) -> None:
+    """As the library's, which leaves a file of another name there when it is killed."""
+    path.write_bytes(tensors_as_bytes(tensors))
 
 
 def randoms(device: torch.device) -> dict[str, Tensor]:

@@ -106,8 +106,8 @@ class Step:
     @torch.no_grad()
     def finite(self) -> bool:
         """Whether the network's weights and statistics are finite (a host read: not for within a step)."""
-        values = [value for value in self.average.state_dict().values() if value.is_floating_point()]
-        return bool(torch.stack([value.isfinite().all() for value in values]).all())
+        state, average = self.average.net.state_dict(), self.average
+        return bool(torch.stack([state[name].isfinite().all() for name in state.keys() - average.copied]).all())
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on."""
