@@ -3,8 +3,8 @@
     python benchmarks/components.py --out results/components.json --task ssl --task ssda --task ssda5
     python benchmarks/components.py --out results/parts.json --task uda --seeds 10
 
-Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. Needs no
-data and no GPU: one to six minutes a run on one core. Rows that are there are not measured again.
+Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. Needs
+no data and no GPU: one to six minutes a run on one core. Rows that are there are not measured again.
 """
 
 import statistics
