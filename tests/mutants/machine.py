@@ -14,6 +14,7 @@ import argparse
 import ast
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -171,7 +172,7 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def mutants(part: str, package: Path) -> list[Mutant]:
-    """All of a part that can be read as Python."""
+    """All of a part."""
     found: list[Mutant] = []
     for path in sorted(path for pattern in PARTS[part][0].split() for path in package.glob(pattern)):
         source, known = path.read_text(), Counter[tuple[str, str, str]]()
@@ -185,7 +186,7 @@ def mutants(part: str, package: Path) -> list[Mutant]:
             line, key = source.splitlines()[first - 1].strip(), (source.splitlines()[first - 1].strip(), old, new)
             name = str(path.relative_to(package))
             mutant = Mutant(part, name, kind, line, known[key], old, new, start, end)
-            if old != new and _reads(source, mutant):
+            if old != new:
                 known[key] += 1
                 found.append(mutant)
     return found
@@ -196,7 +197,9 @@ def mutated(source: str, mutant: Mutant) -> str:
     return (whole[: mutant.start] + mutant.new.encode() + whole[mutant.end :]).decode()
 
 
-def _reads(source: str, mutant: Mutant) -> bool:
+def _reads(mutant: Mutant, package: Path) -> bool:
+    """Whether it is Python, and another program."""
+    source = (package / mutant.file).read_text()
     try:
         return ast.dump(ast.parse(mutated(source, mutant))) != ast.dump(ast.parse(source))
     except SyntaxError:
@@ -216,7 +219,7 @@ def drawn(package: Path, only: list[str], count: int) -> list[Mutant]:
     for number, (part, mine) in enumerate(sorted(every.items(), key=lambda each: len(each[1]))):
         share = min(len(mine), left // (len(every) - number))
         left -= share
-        chosen += sorted(mine, key=chance)[:share]
+        chosen += itertools.islice((each for each in sorted(mine, key=chance) if _reads(each, package)), share)
         print(f"{part}: {share} of {len(mine)} mutants", file=sys.stderr)
     order = list(PARTS)
     return sorted((each for each in chosen if not only or each.part in only), key=lambda each: order.index(each.part))
