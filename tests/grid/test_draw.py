@@ -31,8 +31,12 @@ def evaluated(run: Run, accuracy: float, values: list[float] | None = None) -> d
     return result(run, accuracy) | {"evaluations": rows}
 
 
+def drawn(name: str, results: list[dict[str, Any]]) -> draw.Made:
+    return draw.DRAWINGS[name](figures.finished(results))
+
+
 def tables(name: str, results: list[dict[str, Any]]) -> tuple[list[Table], list[str]]:
-    made, missing = draw.draw(name, results)
+    made, missing = drawn(name, results)
     assert isinstance(made, list)
     return made, missing
 
@@ -132,18 +136,18 @@ def test_ablation_and_sensitivity_are_of_the_pairs_that_all_have() -> None:
     (table,), missing = tables("ablation", odd + alone)
     assert missing == ["without distribution alignment"]
     assert row(table, "AdaMatch")["domainnet64"].mean == 25.0
-    picture, missing = draw.draw("sensitivity", results)
+    picture, missing = drawn("sensitivity", results)
     assert isinstance(picture, Picture)
     assert not missing
     tau = picture.axes[0].lines[0]
     assert np.array_equal(tau.get_xydata(), [[0.8, 25.0], [0.9, 25.0], [0.95, 25.0]])
-    _, missing = draw.draw("sensitivity", [each for each in results if each["run"]["recipe"]["uratio"] != 5])
+    _, missing = drawn("sensitivity", [each for each in results if each["run"]["recipe"]["uratio"] != 5])
     assert missing == ["domainnet64, uratio=5"]
 
 
 def test_curves_are_of_the_papers_pair_where_there_is_one() -> None:
     results = [evaluated(run, 20.0) for run in experiments.pretraining() if run.source == "sketch"]
-    picture, missing = draw.draw("curves", results)
+    picture, missing = drawn("curves", results)
     assert isinstance(picture, Picture)
     assert not missing
     assert picture.axes[0].get_title() == "sketch -> clipart"
@@ -151,18 +155,37 @@ def test_curves_are_of_the_papers_pair_where_there_is_one() -> None:
     assert names[:2] == ["AdaMatch", "AdaMatch, pre-trained"]
     assert len(names) == 6
     other = [each for each in results if each["run"]["target"] == "real" and not each["run"]["weights"]]
-    _, missing = draw.draw("curves", other)
+    _, missing = drawn("curves", other)
     assert missing == ["AdaMatch, pre-trained", "MCD, pre-trained", "the paper's pair, sketch -> clipart"]
 
 
 def test_labels_have_a_panel_for_each_benchmark(paper: list[dict[str, Any]]) -> None:
     for task in ("ssl", "ssda"):
-        picture, missing = draw.draw(f"labels-{task}", paper)
+        picture, missing = drawn(f"labels-{task}", paper)
         assert isinstance(picture, Picture)
         assert not missing
-        assert [axis.get_title() for axis in picture.axes] == [f"{name}, {task.upper()}" for name in published.SUITES]
+        counts = [5, 6, 6] if task == "ssl" else [20, 30, 30]
+        titles = [f"{name}, {task.upper()}, {n} pairs" for name, n in zip(published.SUITES, counts, strict=True)]
+        assert [axis.get_title() for axis in picture.axes] == titles
         solid = [line for line in picture.axes[0].lines if line.get_linestyle() == "-"]
         assert np.array_equal(solid[-1].get_xydata(), [[1, 52.0], [5, 56.0], [10, 61.0], [25, 76.0]])
+
+
+def test_means_are_over_the_pairs_and_seeds_that_all_have() -> None:
+    """A method with an easy pair more, or another seed, is not better for it."""
+    hard = Run(benchmark="digitfive", task="ssda", source="mnist", target="svhn", labels=1, budget="fast")
+    easy = replace(hard, target="mnistm")
+    more = [result(hard, 50.0), result(easy, 99.0), result(replace(hard, method="mcd"), 60.0)]
+    picture, _ = drawn("labels-ssda", more)
+    assert isinstance(picture, Picture)
+    (axis,) = picture.axes
+    assert axis.get_title() == "digitfive, SSDA, 1 pair"
+    solid = [line for line in axis.lines if line.get_linestyle() == "-"]
+    assert [np.asarray(line.get_xydata()).tolist() for line in solid] == [[[1, 60.0]], [[1, 50.0]]]  # MCD's, AdaMatch's
+    uda = Run(source="rendered", target="handwritten")
+    without = replace(uda, options={"align": "none"})
+    (table,), _ = tables("ablation", [result(uda, 90.0), result(replace(uda, seed=1), 10.0), result(without, 80.0)])
+    assert row(table, "AdaMatch")["handwriting"].mean == 90.0
 
 
 def test_the_command_writes_pictures_and_prints_tables(tmp_path: Path) -> None:
@@ -204,15 +227,26 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return figures.read(out)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", draw.DRAWINGS)
-def test_the_embedded_benchmark_draws_everything(name: str, tmp_path: Path, trained: list[dict[str, Any]]) -> None:
-    made, missing = draw.draw(name, trained)
+def draws_everything(name: str, results: list[dict[str, Any]], out: Path) -> None:
+    made, missing = drawn(name, results)
     assert missing == (["the paper's pair, sketch -> clipart"] if name == "curves" else [])
     if isinstance(made, Picture):
-        made.savefig(tmp_path / "picture.png")
+        made.savefig(out / "picture.png")
         assert all(axis.lines for axis in made.axes)
     else:
         assert made
         for row in (row for table in made for row in table.rows):
             assert "-" not in row[1:] or name in ("domains", "pairs")  # no run of the other domain
+
+
+@pytest.mark.parametrize("name", draw.DRAWINGS)
+def test_the_runs_of_the_embedded_benchmark_draw_everything(name: str, tmp_path: Path) -> None:
+    draws_everything(name, [evaluated(run, 50.0) for run in embedded("weights.safetensors")], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", draw.DRAWINGS)
+def test_trained_on_the_embedded_benchmark_it_draws_everything(
+    name: str, tmp_path: Path, trained: list[dict[str, Any]]
+) -> None:
+    draws_everything(name, trained, tmp_path)

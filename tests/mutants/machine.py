@@ -12,10 +12,11 @@ tell them: a mutant that is not there, or a score below 95 %, is an error. It is
 
 import argparse
 import ast
+import hashlib
 import importlib
+import itertools
 import json
 import os
-import random
 import sys
 import tempfile
 import time
@@ -87,8 +88,9 @@ OPPOSITE: dict[type[ast.AST], str] = {
 MORE_IMPORTS = (
     "sklearn.linear_model sklearn.metrics matplotlib.figure pandas pyarrow polars onnxruntime typer rich.table"
 )
-SAME = {"float", "int", "str", "list", "tuple", "cast", "bool"}  # a call of these is often of no effect
-EITHER_WAY = {"max", "min"}  # the order of their arguments is of none
+SAME = {"float", "int", "str", "list", "tuple", "cast", "bool", "Path", "len"}  # a call of these is often of no effect
+GUARDS = {"strict", "frozen", "missing_ok", "exist_ok", "parents"}  # keywords that assert or forgive
+EITHER_WAY = {"os.path.samefile", "max", "min"}  # the order of their arguments is of none
 
 
 class Mutant(NamedTuple):
@@ -149,7 +151,7 @@ def _code(tree: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, (ast.Import, ast.ImportFrom, ast.Raise, ast.JoinedStr)):
             continue
-        if isinstance(child, ast.keyword) and child.arg == "strict":  # of zip: an assertion by itself
+        if isinstance(child, ast.keyword) and child.arg in GUARDS:
             continue
         yield child
         if isinstance(child, ast.AnnAssign):
@@ -170,7 +172,7 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def mutants(part: str, package: Path) -> list[Mutant]:
-    """All of a part that can be read as Python."""
+    """All of a part."""
     found: list[Mutant] = []
     for path in sorted(path for pattern in PARTS[part][0].split() for path in package.glob(pattern)):
         source, known = path.read_text(), Counter[tuple[str, str, str]]()
@@ -184,7 +186,7 @@ def mutants(part: str, package: Path) -> list[Mutant]:
             line, key = source.splitlines()[first - 1].strip(), (source.splitlines()[first - 1].strip(), old, new)
             name = str(path.relative_to(package))
             mutant = Mutant(part, name, kind, line, known[key], old, new, start, end)
-            if old != new and _reads(source, mutant):
+            if old != new:
                 known[key] += 1
                 found.append(mutant)
     return found
@@ -195,22 +197,29 @@ def mutated(source: str, mutant: Mutant) -> str:
     return (whole[: mutant.start] + mutant.new.encode() + whole[mutant.end :]).decode()
 
 
-def _reads(source: str, mutant: Mutant) -> bool:
+def _reads(mutant: Mutant, package: Path) -> bool:
+    """Whether it is Python, and another program."""
+    source = (package / mutant.file).read_text()
     try:
         return ast.dump(ast.parse(mutated(source, mutant))) != ast.dump(ast.parse(source))
     except SyntaxError:
         return False
 
 
+def chance(mutant: Mutant) -> str:
+    """A number by which mutants are drawn, each for itself: other lines may come and go."""
+    return hashlib.sha256(f"{SEED} {mutant.key}".encode()).hexdigest()
+
+
 def drawn(package: Path, only: list[str], count: int) -> list[Mutant]:
     """So many, evenly over the parts as far as these have so many; in the order in which they are run."""
-    chance, chosen = random.Random(SEED), list[Mutant]()
+    chosen: list[Mutant] = []
     every = {part: mutants(part, package) for part in PARTS}
     left = count
     for number, (part, mine) in enumerate(sorted(every.items(), key=lambda each: len(each[1]))):
         share = min(len(mine), left // (len(every) - number))
         left -= share
-        chosen += chance.sample(mine, share)
+        chosen += itertools.islice((each for each in sorted(mine, key=chance) if _reads(each, package)), share)
         print(f"{part}: {share} of {len(mine)} mutants", file=sys.stderr)
     order = list(PARTS)
     return sorted((each for each in chosen if not only or each.part in only), key=lambda each: order.index(each.part))

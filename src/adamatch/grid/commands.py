@@ -214,7 +214,8 @@ def draw(
     """
     if name not in drawing.DRAWINGS:
         raise unknown("drawing", name, drawing.DRAWINGS)
-    made, missing = drawing.draw(name, [result for folder in folders for result in figures.read(folder)])
+    results = [result for folder in folders for result in figures.read(folder)]
+    made, missing = drawing.DRAWINGS[name](figures.finished(results))
     if isinstance(made, Picture):
         if out is None or out.suffix not in (".png", ".svg", ".pdf"):
             raise InputError(f"{name} is a picture: give --out FILE.png, .svg or .pdf")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Picture
 
 from adamatch.datasets.benchmarks import BENCHMARKS
 from adamatch.grid import experiments, published
-from adamatch.grid.figures import Done, figure, finished, grouped
+from adamatch.grid.figures import Done, figure, grouped
 from adamatch.grid.render import Figure, Table
 from adamatch.grid.tables import METHODS, VARIANTS, matrices, table
 from adamatch.train.loop import MEDIAN_OF
@@ -24,17 +24,12 @@ CURVES = ("sketch", "clipart")  # the paper's pair; another where there is no ru
 Made = tuple[list[Table] | Picture, list[str]]  # a table or a picture, and what is missing
 
 
-def draw(name: str, results: Iterable[dict[str, Any]]) -> Made:
-    """One of DRAWINGS."""
-    return DRAWINGS[name](finished(results))
-
-
 def uda(done: Sequence[Done]) -> Made:
     """Table 2: methods against benchmarks."""
     mine = [each for each in done if each.task == "uda" and not each.variant]
     cells = [(METHODS[each.method], each.run.benchmark, each) for each in mine]
-    missing = _missing(mine, (*FIVE, "oracle"), "uda", (0,))
-    return _one("UDA: accuracy on the target", cells, _benchmarks(mine)), missing
+    made = _one("UDA: accuracy on the target", cells, _benchmarks(mine))
+    return made, _missing(mine, (*FIVE, "oracle"), "uda", (0,))
 
 
 def few(done: Sequence[Done], task: str) -> Made:
@@ -85,8 +80,8 @@ def pretraining(done: Sequence[Done]) -> Made:
     have = {(row, column) for row, column, _ in cells}
     missing = [f"{METHODS[m]}, {c}" for m in names for c in (scratch, at_8m) if (METHODS[m], c) not in have]
     made = _one("UDA: pre-training", cells, published.PRETRAINED_COLUMNS, compared=False)
-    note = "2M images are a part of the run of 8M; the best window is found with the target's test labels."
-    return [replace(each, notes=[*each.notes, note]) for each in made], missing
+    note = ["2M images are a part of the run of 8M; the best window is found with the target's test labels."]
+    return [replace(each, notes=[*each.notes, *note]) for each in made], missing
 
 
 def windows(values: Sequence[float]) -> list[float]:
@@ -125,8 +120,7 @@ def curves(done: Sequence[Done]) -> Made:
     names = ("adamatch", "mcd", "fixmatch+")
     usual = [each for each in done if not each.variant or (each.run.weights and not each.run.options)]
     mine = [each for each in usual if each.task == "uda" and each.method in names]
-    known = {each.pair for each in mine}
-    pair = CURVES if CURVES in known else min(known, default=CURVES)
+    pair = min((each.pair for each in mine), key=lambda pair: (pair != CURVES, pair), default=CURVES)
     picture = Picture(figsize=(5.5, 4))
     axis = picture.subplots()
     for (method, pretrained), group in grouped(mine, lambda each: (each.method, bool(each.run.weights))).items():
@@ -138,25 +132,29 @@ def curves(done: Sequence[Done]) -> Made:
     axis.set(title=" -> ".join(pair), xlabel="labelled images", ylabel="accuracy on the target")
     axis.legend(fontsize=8) if axis.lines else None
     have = {(each.method, bool(each.run.weights)) for each in mine if each.pair == pair}
-    wanted = itertools.product(names[:2], (False, True))
-    missing = [f"{METHODS[m]}{', pre-trained' * p}" for m, p in wanted if (m, p) not in have]
+    wanted = [each for each in itertools.product(names[:2], (False, True)) if each not in have]
+    missing = [METHODS[method] + ", pre-trained" * pretrained for method, pretrained in wanted]
     return picture, missing + ([] if pair == CURVES else ["the paper's pair, " + " -> ".join(CURVES)])
 
 
 def labels(done: Sequence[Done], task: str) -> Made:
-    """Figures 2 and 3: mean accuracy against labels per class, a panel for each benchmark; dashed are the paper's."""
+    """Figures 2 and 3: accuracy against labels per class, means over pairs that all have; dashed are the paper's."""
     mine = [each for each in done if each.task == task and not each.variant]
     names = _benchmarks(mine)
     picture = Picture(figsize=(4 * max(1, len(names)), 4))
     for axis, benchmark in zip(picture.subplots(1, max(1, len(names)), squeeze=False)[0], names, strict=False):
+        here = [each for each in mine if each.run.benchmark == benchmark and each.method in FIVE]
+        cells = grouped(here, lambda each: (each.method, each.run.labels)).values()
+        shared = set.intersection(*({each.pair for each in cell} for cell in cells))
         for number, method in enumerate(FIVE):
-            group = [each for each in mine if (each.run.benchmark, each.method) == (benchmark, method)]
+            group = [each for each in here if each.method == method and each.pair in (shared or {each.pair})]
             counts = grouped(group, lambda each: each.run.labels)
             _line(axis, {n: figure(counts[n]) for n in sorted(counts)}, label=METHODS[method], color=f"C{number}")
             if benchmark in published.SUITES:
                 known = [published.mean(benchmark, task, method, count) or 0.0 for count in published.LABELS]
                 axis.plot(published.LABELS, known, color=f"C{number}", ls="--", lw=1)
-        axis.set(title=f"{benchmark}, {task.upper()}", xscale="log", xlabel="labels per class")
+        count = f"{len(shared)} pair{'s' * (len(shared) > 1)}" if shared else "different pairs"
+        axis.set(title=f"{benchmark}, {task.upper()}, {count}", xscale="log", xlabel="labels per class")
         axis.set_xticks(published.LABELS, [str(count) for count in published.LABELS])
         axis.legend(fontsize=8)
     return picture, _missing(mine, FIVE, task, published.LABELS)
@@ -193,12 +191,12 @@ def _adamatch(done: Iterable[Done]) -> list[Done]:
 
 
 def _shared(done: list[Done], variants: Iterable[str]) -> list[Done]:
-    """Those of the pairs that every variant of a benchmark has been run on."""
+    """Those of the pairs and seeds that every variant of a benchmark has been run on."""
     kept = []
     for mine in grouped(done, lambda each: each.run.benchmark).values():
         there = [v for v in variants if any(each.variant == v for each in mine)]
-        shared = set.intersection(*({each.pair for each in mine if each.variant == v} for v in there))
-        kept += [each for each in mine if each.pair in shared] if len(there) > 1 else []
+        shared = set.intersection(*({(e.pair, e.run.seed) for e in mine if e.variant == v} for v in there))
+        kept += [each for each in mine if (each.pair, each.run.seed) in shared] if len(there) > 1 else []
     return kept
 
 
