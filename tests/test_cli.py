@@ -114,6 +114,7 @@ def test_the_same_line_does_ssda_and_ssl(data: Path, tmp_path: Path, call: Call)
     few = fit(call, data / "source", data / "target", tmp_path / "ssda", *more)
     assert few.code == 0
     assert "accuracy on the labelled target images: " in few.out
+    assert "Adaptation " in few.out
     assert "cannot be told" not in few.out
     ssl = fit(call, data / "source", data / "few/../source", tmp_path / "ssl", "--labels-per-class", 2)
     assert ssl.code == 0

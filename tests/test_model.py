@@ -61,6 +61,29 @@ def test_every_way_to_give_images_says_the_same(model: Model, folder: Path) -> N
     assert one.probabilities[0] == pytest.approx(expected.probabilities[2], abs=1e-6)
 
 
+def test_one_slice_or_none_of_the_predictions(model: Model) -> None:
+    images = arrays(6)[0]
+    found = model.predict(images)
+    assert [each.label for each in found] == found.labels
+    assert found[2].path == "2"
+    assert found[-1].confidence == pytest.approx(found.probabilities[-1].max())
+    assert found[2:4].paths == ("2", "3")
+    assert found[2:4].confidence == pytest.approx(found.confidence[2:4])
+    with pytest.raises(IndexError):
+        found[6]
+    assert (len(model.predict([])), model.predict_proba([]).shape) == (0, (0, 3))
+    assert model.to("cpu").predict_proba(images) == pytest.approx(found.probabilities)
+
+
+def test_features_are_what_the_last_layer_sees(model: Model) -> None:
+    images = arrays(6)[0]
+    seen = torch.from_numpy(model.features(images))
+    assert model.net.head(seen).softmax(1).detach().numpy() == pytest.approx(model.predict_proba(images), abs=1e-5)  # type: ignore[operator]
+    assert model.features([]).shape == (0, seen.shape[1])
+    with pytest.raises(InputError, match="has no method features"):
+        replace(model, net=nn.Flatten()).features(images)
+
+
 def test_more_images_than_a_batch(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     images = arrays(10)[0]
     whole = model.predict(images).probabilities
@@ -280,3 +303,75 @@ def test_a_missing_file_is_named(model: Model, tmp_path: Path) -> None:
     assert f"{tmp_path} is incomplete, model.safetensors is missing" in outcome(tmp_path, model)
     (tmp_path / "model.json").unlink()
     assert "holds no model (no model.json)" in outcome(tmp_path, model)
+
+
+def test_it_shows_its_classes_and_what_was_measured(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = repr(model).splitlines()
+    assert plain == ["adamatch.Model", "  network  wrn-small, images of 8 x 8", "  classes  3: blue, green, red"]
+    measured = repr(replace(model, history={"accuracy": 81.25})).splitlines()
+    assert measured[-1] == "  measured on labelled target images  81.2 %"
+    assert len({line.index(value) for line, value in zip(measured[1:], ("wrn-", "3:", "81.2"), strict=True)}) == 1
+    ten, eleven = (repr(replace(model, classes=tuple("abcdefghijk"[:count]))) for count in (10, 11))
+    assert ten.endswith("10: a, b, c, d, e, f, g, h, i, j")
+    assert eleven.endswith("11: a, b, c, d, e, f, g, h, i, j, ...")
+    assert "Sequential, images" in repr(replace(model, net=network(norm=False), network=""))
+    monkeypatch.setattr("adamatch.model.summary.table", lambda verdict: [("told", f"of {verdict}")])
+    assert repr(replace(model, history={"judge": "it"})).splitlines() == [*plain, "  told     of it"]
+
+
+def test_of_another_network_the_last_difference_is_named(model: Model, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds another network than this WideResNet \(size mismatch for head\.bias"):
+        load(model.save(tmp_path), net=networks.build("wrn-small", 4), device="cpu")
+
+
+@pytest.mark.parametrize("white", [0, 4095])
+def test_the_white_of_its_images_is_kept(model: Model, tmp_path: Path, white: int) -> None:
+    assert model.white == 0
+    replace(model, white=white).save(tmp_path)
+    assert load(tmp_path, device="cpu").white == white
+
+
+def test_a_network_of_ones_own_is_taken_from_its_onnx_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    class Taken(nn.Module):
+        def __init__(self, file: Path, checksum: str) -> None:
+            super().__init__()
+            given.extend((file, checksum))
+
+    monkeypatch.setattr("adamatch.model.exporting.OnnxNetwork", Taken)
+    monkeypatch.setattr("adamatch.model.listed", lambda folder: ["model.onnx"])
+    Model(network(norm=False).eval(), CLASSES, 8, "", speed.choose("cpu")).save(tmp_path)
+    with pytest.raises(InputError, match="holds a network of your own"):
+        Model.load_for_predictions(tmp_path)
+    (tmp_path / "model.onnx").touch()
+    loaded = Model.load_for_predictions(tmp_path)
+    assert isinstance(loaded.net, Taken)
+    assert given == [tmp_path / "model.onnx", json.loads((tmp_path / "model.json").read_text())["sha256"]]
+    assert (loaded.classes, loaded.size, loaded.folder) == (CLASSES, 8, tmp_path)
+
+
+def test_what_is_bad_or_of_no_class_is_told_and_only_skipped_where_it_is_asked_for(model: Model, folder: Path) -> None:
+    (folder / "red/bad.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"bad\.png"):
+        list(model.stream(folder)[1])
+    with pytest.raises(InputError, match=r"bad\.png"):
+        model.evaluate(folder)
+    found = model.evaluate(folder, skip_bad=True)
+    assert list(found.skipped) == [str(folder / "red/bad.png")]
+    (folder / "purple").mkdir()
+    Image.new("RGB", (8, 8)).save(folder / "purple/a.png")
+    assert any("purple" in note for note in model.evaluate(folder, skip_bad=True).notes)
+
+
+def test_a_page_is_opened_only_where_it_is_asked_for(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("adamatch.model.webbrowser.open", opened.append)
+    monkeypatch.setattr("adamatch.model.page.write", lambda folder, load: folder / "report.html")
+    of_a_run = replace(model, folder=tmp_path)
+    assert of_a_run.report() == tmp_path / "report.html"
+    assert not opened
+    of_a_run.report(show=True)
+    assert opened == [(tmp_path / "report.html").as_uri()]

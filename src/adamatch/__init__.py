@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adamatch.base import interrupts as interrupts  # before what takes seconds to import
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Recipe", "Run", "fit", "load", "recipe", "train"]
+__all__ = ["AdaMatch", "Batch", "Model", "Recipe", "Run", "fit", "load", "recipe", "train"]
 
 if TYPE_CHECKING:
     from adamatch.config.presets import recipe
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from adamatch.config.run import Run
     from adamatch.experiment import train
     from adamatch.fit import fit
+    from adamatch.methods import AdaMatch, Batch
     from adamatch.model import Model, load
 
 
 HOMES = {
+    "AdaMatch": "adamatch.methods",
+    "Batch": "adamatch.methods",
     "Model": "adamatch.model",
     "Recipe": "adamatch.config.recipe",
     "Run": "adamatch.config.run",

@@ -41,10 +41,10 @@ NAMED = 10  # classes that are named before a run
 
 
 def fit(
-    *,
     source: Any,
     target: Any,
     out: str | Path,
+    *,
     target_labels: Any = None,
     test: Any = None,
     labels_per_class: int | None = None,

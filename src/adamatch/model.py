@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self, get_args
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from safetensors.torch import load as parse_tensors
 from torch import Tensor, nn
 
@@ -23,6 +25,8 @@ from adamatch.config.recipe import LARGEST_SIZE
 from adamatch.evaluate import Score, predict, score
 from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.reading import read, stream
+from adamatch.initialise.embed import features
+from adamatch.kernels import runtime
 from adamatch.predictions import Predictions
 from adamatch.report import page
 from adamatch.train import speed
@@ -71,15 +75,39 @@ class Model:
         accuracy, verdict = self.history.get("accuracy"), self.history.get("judge")
         if accuracy is not None:
             facts.append(("measured on labelled target images", f"{accuracy:.1f} %"))
-        return facts + (summary.table(verdict) if verdict else [])
+        return facts + (summary.table(verdict, measured=accuracy is not None) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
         """Of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
-        parts = list(self.stream(images, skip_bad=skip_bad)[1])
+        parts = list(self.stream(images, skip_bad=skip_bad)[1]) if not _is_empty(images) else [self._none()]
         skipped = {name: why for part in parts for name, why in part.skipped.items()}
         paths = tuple(path for part in parts for path in part.paths)
         notes = tuple(note for part in parts for note in part.notes)
         return Predictions(paths, np.concatenate([part.probabilities for part in parts]), self.classes, skipped, notes)
+
+    def predict_proba(self, images: Any, *, skip_bad: bool = False) -> NDArray[np.float32]:
+        """Probabilities (n, k) alone, in the order of `classes`."""
+        return self.predict(images, skip_bad=skip_bad).probabilities
+
+    def features(self, images: Any, *, skip_bad: bool = False) -> NDArray[np.float32]:
+        """What the network's last layer sees of each image (n, d), for searching, clustering or drawing."""
+        if not hasattr(self.net, "features"):
+            raise InputError(f"{type(self.net).__name__} has no method features(x): a network of one's own needs one")
+        if _is_empty(images):
+            return self.features(np.zeros((1, self.size, self.size, 3), np.uint8))[:0]
+        stores = stream(images, size=self.size, shape=self.shape, white=self.white, skip_bad=skip_bad)[1]
+        with runtime.off(self.net):
+            found = [features(self.net, [each.images], self.machine, len(each.images)).cpu() for each in stores]
+        return torch.cat(found).numpy()
+
+    def to(self, device: str) -> Self:
+        """The same model on another device: cpu, cuda, cuda:1, mps."""
+        machine = speed.choose(device)
+        return replace(self, net=self.net.to(machine.device), machine=machine)
+
+    def _none(self) -> Predictions:
+        """Of no images."""
+        return Predictions((), np.zeros((0, len(self.classes)), np.float32), self.classes)
 
     def stream(self, images: Any, *, skip_bad: bool = False) -> tuple[int, Iterator[Predictions]]:
         """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
@@ -189,6 +217,11 @@ class Model:
         except Exception:  # its history is of any shape, where somebody else made the file
             raise _damaged(folder) from None
         return model
+
+
+def _is_empty(images: Any) -> bool:
+    """An empty list, tuple or array: nothing in, nothing out."""
+    return isinstance(images, (list, tuple, np.ndarray)) and len(images) == 0
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:

@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, Self, TextIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,21 @@ LISTED = 20  # unreadable images that are named one by one
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 
 
+class Prediction(NamedTuple):
+    """Of one image: its path (or number), the most likely class, its probability, and those of all classes."""
+
+    path: str
+    label: str
+    confidence: float
+    probabilities: NDArray[np.float32]
+
+
 @dataclass(frozen=True)
 class Predictions:
-    """For each image: its path (or number), the most likely class, and the probabilities (n, k) of all."""
+    """For each image: its path (or number), the most likely class, and the probabilities (n, k) of all.
+
+    A sequence of `Prediction`; a slice of it is `Predictions` again.
+    """
 
     paths: tuple[str, ...]
     probabilities: NDArray[np.float32]
@@ -40,8 +52,27 @@ class Predictions:
     def labels(self) -> list[str]:
         return [self.classes[i] for i in self.probabilities.argmax(1)]
 
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        """The probability of each image's most likely class (n,)."""
+        found: NDArray[np.float32] = self.probabilities.max(1, initial=0)
+        return found
+
     def __len__(self) -> int:
         return len(self.paths)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return (self[row] for row in range(len(self)))
+
+    @overload
+    def __getitem__(self, row: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: int | slice) -> Prediction | Self:
+        if isinstance(row, slice):
+            return replace(self, paths=self.paths[row], probabilities=self.probabilities[row])
+        found = self.probabilities[row]
+        return Prediction(self.paths[row], self.classes[found.argmax()], float(found.max()), found)
 
     def to_csv(self, path: str | Path) -> Path:
         """A file of path, class, probability, then the probability of every class."""
@@ -56,7 +87,7 @@ class Predictions:
             import pandas as pd
         except ImportError:
             raise InputError("pandas is not installed: pip install pandas, or use to_csv") from None
-        values = [self.paths, self.labels, self.probabilities.max(1) if len(self) else [], *self.probabilities.T]
+        values = [self.paths, self.labels, self.confidence, *self.probabilities.T]
         return pd.DataFrame(dict(zip(columns(self.classes), values, strict=True)))
 
 

@@ -61,6 +61,6 @@ COMMANDS = {
     "fit": Command(FIT, _images, "run"),
     "train": Command(TRAIN, _nothing, "run"),
     "export": Command("export run", _model, "run"),
-    "data prepare": Command("data prepare digitfive --from in --data data --workers 1", _archives, "data"),
+    "data prepare": Command("data prepare digitfive --from in --data data", _archives, "data"),
     "grid": Command(GRID, _nothing, ""),
 }

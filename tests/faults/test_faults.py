@@ -19,3 +19,9 @@ def test_a_command_that_was_hit_ends_as_without(command: str, every: int) -> Non
     done = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 bad" in done.stdout
+
+
+def test_a_grid_that_was_killed_or_damaged_ends_as_without() -> None:
+    words = [sys.executable, "-m", "faults.grid", "--kills", "3", "--damages", "6"]
+    done = subprocess.run(words, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@
     python tests/mutants/machine.py --table              the score of each part from such a file, and who survived
 
 Every mutant is one change of the syntax tree of one file, run against the few test files of its part. It is killed when
-one of these fails or hangs. Those that survive have to be in survivors.toml, with the reason why no test can or need
+one of these fails or hangs. Those that survive have to be in survivors.json, with the reason why no test can or need
 tell them: a mutant that is not there, or a score below 95 %, is an error. It is known by its text: lines may move.
 """
 
@@ -20,7 +20,6 @@ import os
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -278,9 +277,8 @@ def run_all(chosen: list[Mutant], out: Path, processes: int) -> Iterator[dict[st
 
 def known_survivors() -> dict[str, str]:
     """Those that are argued, by their key, and why."""
-    path = HERE / "survivors.toml"
-    rows = tomllib.loads(path.read_text())["survivor"] if path.exists() else []
-    return {row["mutant"]: row["reason"] for row in rows}
+    found: dict[str, str] = json.loads((HERE / "survivors.json").read_text())
+    return found
 
 
 def score(rows: list[dict[str, Any]]) -> int:
@@ -294,7 +292,7 @@ def score(rows: list[dict[str, Any]]) -> int:
     unknown = [row["mutant"] for row in rows if row["result"] == "survived" and row["mutant"] not in reasons]
     killed = sum(row["result"] == "killed" for row in rows)
     share = 100 * killed / max(1, len(rows))
-    print(f"{killed} of {len(rows)} killed, {share:.1f} %; {len(unknown)} survived without a reason in survivors.toml")
+    print(f"{killed} of {len(rows)} killed, {share:.1f} %; {len(unknown)} survived without a reason in survivors.json")
     print(*(f"survived: {each}" for each in unknown), sep="\n")
     return int(bool(unknown) or share < LEAST)
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from colours import CLASSES, arrays
 
 from adamatch.images.store import Store
@@ -42,6 +43,21 @@ def test_with_target_labels(tmp_path: Path) -> None:
         "accuracy on the labelled target images: 80.0 % (median of the last 4 evaluations)",
         "target images above the confidence threshold, at the end: 0%",
     ]
+
+
+@pytest.mark.parametrize(
+    ("twin", "says"),
+    [
+        (60.5, "Adaptation helped: +19.5 points, 60.5 % with the labelled images alone"),
+        (79.5, "Adaptation changed little: +0.5 points, 79.5 % with the labelled images alone"),
+        (88.0, "Adaptation did harm: -8.0 points, 88.0 % with the labelled images alone; the better model is in the "),
+    ],
+)
+def test_the_gain_or_harm_that_was_measured(twin: float, says: str, tmp_path: Path) -> None:
+    (tmp_path / "twin").mkdir()
+    folder(tmp_path / "twin", [], accuracy=twin)
+    found = measured(folder(tmp_path, [], accuracy=80.0), problem(0))
+    assert lines(found, task="uda", classes=3)[1].startswith(says)
 
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:

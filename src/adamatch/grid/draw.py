@@ -20,7 +20,6 @@ FIVE = experiments.METHODS
 SWEPT = {"tau": "confidence threshold tau", "uratio": "uratio", "weight_decay": "weight decay"}
 EARLY = 0.25  # of the run: the paper's 2M of 8M images
 CURVES = ("sketch", "clipart")  # the paper's pair; another where there is no run of it
-
 Made = tuple[list[Table] | Picture, list[str]]  # a table or a picture, and what is missing
 
 

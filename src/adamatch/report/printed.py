@@ -18,22 +18,26 @@ from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import summary
+from adamatch.verdict.verdict import TWIN
 
 
 def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     """Accuracies in percent (None: not measured), and statistics of the last pseudo-labels.
 
+    twin_accuracy   of its twin, on the same images
     median_of       of how many last evaluations the target's accuracy is the median; source_median_of: the source's
     tested          where the target's was measured after training: how
     mask            share of the unlabelled images above the confidence threshold
     largest         the class with the most pseudo-labels
     largest_share   its share of them; near 1 the classes have collapsed
     """
-    result, row = folder.result() or {}, _last_row(folder)
+    result, row, twin = folder.result() or {}, _last_row(folder), RunFolder(folder.path / TWIN).result() or {}
+    same_test = twin.get("run", {}).get("test") == result.get("run", {}).get("test")
     counts = row.get("pseudo_labels") or []
     total = sum(counts)
     return {
         "target_accuracy": result.get("accuracy"),
+        "twin_accuracy": twin.get("accuracy") if same_test else None,
         "median_of": median_of(result, "target"),
         "source_median_of": median_of(result, "source"),
         "tested": result.get("tested"),
@@ -62,6 +66,12 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
     if found["target_accuracy"] is not None:
         how = f" ({found['tested']})" if found["tested"] else target
         told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
+    if found["target_accuracy"] is not None and found["twin_accuracy"] is not None:
+        gain = found["target_accuracy"] - found["twin_accuracy"]
+        words, tone = summary.verdict_on(gain)
+        remedy = f"; the better model is in the folder {TWIN}" if tone == "poor" else ""
+        alone = f"{found['twin_accuracy']:.1f} % with the labelled images alone"
+        told.append(f"{words}: {gain:+.1f} points, {alone}{remedy}")
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
         told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{source}")
@@ -96,7 +106,8 @@ def result(found: Mapping[str, Any], folder: Path) -> None:
 def ending(model: Any, folder: Path) -> None:
     """Print the result of a `fit`, and what to do next."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
-    known, judged = model.history["estimate"], summary.lines(found) if found else []
+    known = model.history["estimate"]
+    judged = summary.lines(found, measured=known["target_accuracy"] is not None) if found else []
     for line in (*lines(known, task=task, classes=len(model.classes), estimated=found is not None), *judged):
         say(line)
     say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")

@@ -13,7 +13,7 @@ from adamatch.images.store import Labels
 from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.report.record import Record
-from adamatch.verdict import eval_outputs
+from adamatch.verdict import eval_outputs, summary
 from adamatch.verdict.verdict import ALONE
 
 ACCURACY = "accuracy on labelled target images"
@@ -24,7 +24,6 @@ TASKS = {
     "oracle": "with all target labels",
 }
 TWIN = "the same network trained on the labelled images alone"
-LITTLE = 1.0  # points of accuracy: a smaller difference counts as none
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
 WIDEST = 30  # classes in a table of confusions
@@ -92,9 +91,7 @@ def _head(record: Record, gain: float | None) -> tuple[str, str]:
         return "Under way", "open"
     if gain is None:
         return ("Trained without adaptation" if record.run.method == ALONE else "Trained"), "open"
-    if gain > LITTLE:
-        return "Adaptation helped", "good"
-    return ("Adaptation did harm", "poor") if gain < -LITTLE else ("Adaptation changed little", "open")
+    return summary.verdict_on(gain)
 
 
 def _how_good(record: Record, low: float | None, high: float | None) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 from adamatch.base.cli_names import argument
 
 NAMED = 3  # moves between classes that are told
+LITTLE = 1.0  # points of accuracy: a difference that is no gain
 
 
-def rows(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A short table, from judge.json: a question, and the answer. What is not known is not in it."""
-    told = [("accuracy on the target", _range(verdict))]
-    if verdict["gain"] is not None:
+def rows(verdict: Mapping[str, Any], *, measured: bool = False) -> list[tuple[str, str]]:
+    """A short table, from judge.json: a question, and the answer. What is not known, or was measured, is not in it."""
+    told = [] if measured else [("accuracy on the target", _range(verdict))]
+    if verdict["gain"] is not None and not measured:
         told.append(("gain over the labelled images alone", f"about {verdict['gain']:+.0f} points (an estimate)"))
     if verdict["twin"] is not None:
         twin = verdict["twin"]
@@ -23,17 +24,24 @@ def rows(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
-def table(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
+def table(verdict: Mapping[str, Any], *, measured: bool = False) -> list[tuple[str, str]]:
     """The same, with accuracy on held-out images and the warnings."""
-    told = rows(verdict)
+    told = rows(verdict, measured=measured)
     if verdict["held_out"]:
         told.append(("accuracy on held-out images", f"{verdict['source_accuracy']:.1f} %"))
     return told + _warnings(verdict)
 
 
-def lines(verdict: Mapping[str, Any]) -> list[str]:
+def lines(verdict: Mapping[str, Any], *, measured: bool = False) -> list[str]:
     """The same, but for held-out images, as lines."""
-    return [f"{name}: {value}" for name, value in (*rows(verdict), *_warnings(verdict))]
+    return [f"{name}: {value}" for name, value in (*rows(verdict, measured=measured), *_warnings(verdict))]
+
+
+def verdict_on(gain: float) -> tuple[str, str]:
+    """In words, and as a class of the page's style sheet: good, poor or open. `gain` is in points."""
+    if abs(gain) <= LITTLE:
+        return "Adaptation changed little", "open"
+    return ("Adaptation helped", "good") if gain > 0 else ("Adaptation did harm", "poor")
 
 
 def _warnings(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
