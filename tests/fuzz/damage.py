@@ -137,7 +137,7 @@ def lines(data: bytes, random: Random) -> bytes:
 
 
 def within_gzip(damage: Damage) -> Damage:
-    return lambda data, random: gzip.compress(damage(gzip.decompress(data), random), 1)
+    return lambda data, random: gzip.compress(damage(gzip.decompress(data), random), 1, mtime=0)
 
 
 def within_bz2(damage: Damage) -> Damage:

@@ -124,9 +124,9 @@ def test_what_is_compiled_once_is_not_compiled_again_until_a_kernel_changes(
     first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in Worker.started[::4])
     assert first == [(20, [4, 16]), (4, None)]
     assert second == [(16, None)]
-    read = Path.read_bytes
+    read = precompile.read_file
     changed = "norm_kernels.py"
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == changed))
+    monkeypatch.setattr(precompile, "read_file", lambda path: read(path) + b"#" * (path.name == changed))
     with precompile.compiled(RECIPE, ("adamatch",), CUDA):
         pass
     assert len(Worker.started) == 12

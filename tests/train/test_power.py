@@ -69,9 +69,10 @@ def check(disk: power.Disk, there: Path, whole: Path, from_step: int = 0) -> dic
 
 def test_at_every_point_of_the_end(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = losses(tmp_path / "disk", monkeypatch, "end")
-    # The model's tensors and its JSON, result.json: each file, its name and its folder; then checkpoints are removed.
-    assert disk.calls["fsync"] == 6
-    assert disk.calls["replace"] == 3
+    # The model's tensors and its JSON, the manifest, result.json, the manifest: each file and its folder; then
+    # checkpoints are removed.
+    assert disk.calls["fsync"] == 10
+    assert disk.calls["replace"] == 5
     assert disk.calls["unlink"] == 4
     ended = check(disk, tmp_path / "again", whole, from_step=6)
     assert min(ended.values()) > 3, ended

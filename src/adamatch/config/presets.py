@@ -94,7 +94,7 @@ PHOTOGRAPHS_ON_CPU: Mapping[str, Any] = {
 ALIKE_ON_CPU: Mapping[str, Any] = {"batch_norm": "kept", "lr": 0.003}
 SIZE_ON_CPU = 192  # pixels
 # Nothing but a classifier is trained, on the features of the starting weights and of their neighbours: `frozen="all"`.
-# On a GPU neighbours are found by several networks (results/many_classes.md).
+# On a GPU, where they take seconds, neighbours are found by several networks. No table of results has this yet.
 FROZEN: Mapping[str, Any] = {**PHOTOGRAPHS, "batch_norm": "kept", "probe_neighbours": True, "images": 0}
 NEIGHBOUR_NETWORKS = "efficientnet-lite1,efficientnet-lite2"
 
