@@ -119,9 +119,10 @@ class OnnxNetwork(nn.Module):
             found = read_checked(file, WEIGHTS)
             _check_operators(found)
             self.session = _session(found)
+            made_of = self.session.get_modelmeta().custom_metadata_map.get("sha256")
         except Exception as error:  # whatever ONNX and its runtime raise
             raise InputError(f"{file} cannot be read ({reason(error)}): make it anew with model.export") from None
-        if self.session.get_modelmeta().custom_metadata_map.get("sha256") != checksum:
+        if made_of != checksum:
             raise InputError(f"{file} is of other weights than model.safetensors: make it anew with model.export")
 
     def forward(self, x: Tensor) -> Tensor:

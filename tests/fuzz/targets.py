@@ -132,7 +132,7 @@ def _put_right(path: Path) -> Any:
     """As a stranger would who has changed a file: every checksum is made right again."""
     folder = path.parent
     (folder / MANIFEST).unlink()
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         facts = json.loads((folder / "model.json").read_bytes())
         if path.name != "model.json":
             facts["sha256"] = checksum(folder / "model.safetensors")

@@ -142,7 +142,7 @@ def _of_file(facts: dict[str, Any]) -> list[Measured]:
 
 def _of_row(row: dict[str, Any]) -> Shape:
     batch, uratio, strong = row.get("batch", 64), row.get("uratio", 3), row.get("strong", "cta")
-    return Shape(row["network"], int(row["size"]), int(batch), int(uratio), row["method"], 1, strong)
+    return Shape(row["network"], int(row["size"]), int(batch), int(uratio), row["method"], 1, str(strong))
 
 
 def wall_time(seconds: Iterable[float], machines: int) -> float:
