@@ -23,7 +23,7 @@ LEAST, SOME = 3, 0.01  # images that are nearly empty, or nearly the same: at le
 UNUSUAL = 2  # times the part of nearly empty images among the labelled ones
 TINY = 4  # times that an image is enlarged
 FEW = round(1 / HELD_OUT)  # images of a class, of which one is held out
-LONG, ALIKE = 8, 0.9  # letters of a name of which one may be wrong, and how alike difflib then calls the names
+LONG, ALIKE = 6, 0.9  # letters of a name of which one may be wrong, and how alike difflib then calls the names
 SHOWN = 24  # images that show what is meant
 
 
@@ -143,7 +143,7 @@ def few_images(data: UserData) -> Finding | None:
 
 
 def alike_names(classes: Sequence[str]) -> list[Finding]:
-    """Names that are likely of one class: they differ in case, blanks, signs, a plural's ending, or one letter of many."""
+    """Names that are likely of one class: they differ in case, blanks, signs, a plural's ending, or one letter."""
     groups: dict[str, list[str]] = {}
     for name in classes:
         groups.setdefault(_plain(name), []).append(name)

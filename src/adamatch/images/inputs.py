@@ -31,6 +31,8 @@ def normalised(images: Any) -> Any:
         return images if is_hub(images) else _by_class(images)
     if isinstance(images, (set, frozenset)):
         return normalised(sorted(images, key=str))
+    if _holds_bytes(images):
+        return [_bytes(images)]
     if isinstance(images, Iterator):
         first = list(itertools.islice(images, 1))
         every = (each for image in itertools.chain(first, images) for each in _each(image))
@@ -43,7 +45,7 @@ def normalised(images: Any) -> Any:
         found = [each for image in images for each in _each(image)]
         return images if len(found) == len(images) and all(map(operator.is_, found, images)) else found
     found = _each(images)
-    return images if found[0] is images else found
+    return images if found[0] is images else found  # a pattern or an address
 
 
 def given_by_name(images: Any) -> set[str]:
@@ -62,9 +64,7 @@ def _each(image: Any) -> list[Any]:
     if isinstance(image, tuple) and len(image) == 2:  # with its label
         found = _each(image[0])
         return [image] if found[0] is image[0] else [(each, image[1]) for each in found]
-    if isinstance(image, (bytearray, memoryview)) or hasattr(image, "read"):
-        return [_bytes(image)]
-    return [image]
+    return [_bytes(image) if _holds_bytes(image) else image]
 
 
 def _matching(pattern: str | Path) -> list[Path]:
@@ -74,8 +74,12 @@ def _matching(pattern: str | Path) -> list[Path]:
     return found
 
 
+def _holds_bytes(image: Any) -> bool:
+    return isinstance(image, (bytes, bytearray, memoryview)) or hasattr(image, "read")  # an open file
+
+
 def _bytes(image: Any) -> bytes:
-    """Of an open file, or of what else holds bytes."""
+    """Of an open file all that is left."""
     if not hasattr(image, "read"):
         return bytes(image)
     name = f"the open file {getattr(image, 'name', '')}".strip()
@@ -123,7 +127,7 @@ def _of_class(value: Any) -> list[Any] | None:
         return [each for image in value for each in _each(image)]
     if isinstance(value, (str, Path)) and os.path.isdir(value):
         return list(list_files(value, Wanted(labelled=False))[0])
-    if isinstance(value, (str, Path, bytes, Image.Image)) or hasattr(value, "read"):
+    if isinstance(value, (str, Path, Image.Image)) or _holds_bytes(value):
         return _each(value)
     shape: tuple[int, ...] = tuple(getattr(value, "shape", ()))
     one = len(shape) == 2 or (len(shape) == 3 and (shape[-1] in (1, 3, 4) or shape[0] in (1, 3)))
