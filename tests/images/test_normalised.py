@@ -191,6 +191,12 @@ def test_a_name_with_brackets_is_a_name(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a[1].png", size=8)) == 1
 
 
+def test_no_image_of_an_iterator_is_lost_by_asking_for_their_side(folder: Path) -> None:
+    given = (Image.open(file) for file in files(folder))
+    assert median_side(given) == 0
+    same(read(given, size=8), folder, labelled=False)
+
+
 def test_what_has_its_form_is_returned_itself(folder: Path) -> None:
     whole: list[Any] = [folder, str(folder), files(folder), (files(folder), LABELS), IMAGES, (IMAGES, LABELS)]
     for given in (*whole, list(IMAGES), {"a": folder}, [(files(folder)[0], "red")], Image.fromarray(IMAGES[0])):

@@ -120,6 +120,8 @@ def stream(
 
 def median_side(source: Any, sample: int = 200) -> int:
     """The median short side of a sample, 0 where only reading all images would tell. Of files only heads are read."""
+    if isinstance(source, Iterator):  # whose first item would be lost
+        return 0
     source = normalised(source)
     if isinstance(source, Store):
         return source.size
