@@ -65,7 +65,8 @@ def fit(
 ) -> Model:
     """Train a classifier for `target` images from labelled `source` images.
 
-    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset
+    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset,
+                    {class: images}, and more (docs/inputs.md)
     target          images to adapt to; no labels are needed, and none are used
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
                     interrupted run is resumed from its last checkpoint
@@ -83,9 +84,9 @@ def fit(
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
-    is held out. What can be known of the result is printed at the end, and is in judge.json and
-    `model.history["judge"]`: accuracy on the target as a range, without a label of it; what adaptation changed; signs
-    that source and target do not fit.
+    is held out. What is wrong with the images is printed before training. What can be known of the result is printed
+    at the end, and is in judge.json and `model.history["judge"]`: accuracy on the target as a range, without a label of
+    it; what adaptation changed; signs that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
