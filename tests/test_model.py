@@ -355,7 +355,7 @@ def test_what_is_bad_or_of_no_class_is_told_and_many_are_only_skipped_where_it_i
     model: Model, folder: Path
 ) -> None:
     (folder / "red/bad.png").write_bytes(b"no image")
-    assert len(list(model.stream(folder)[1])[0].skipped) == len(model.evaluate(folder).skipped) == 1
+    assert len(next(model.stream(folder)[1]).skipped) == len(model.evaluate(folder).skipped) == 1
     (folder / "red/worse.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"bad\.png"):
         list(model.stream(folder)[1])

@@ -65,8 +65,8 @@ def fit(
 ) -> Model:
     """Train a classifier for `target` images from labelled `source` images.
 
-    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset,
-                    {class: images}, and more (docs/inputs.md)
+    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch
+                    dataset, {class: images}, and more (docs/inputs.md)
     target          images to adapt to; no labels are needed, and none are used
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
                     interrupted run is resumed from its last checkpoint

@@ -58,7 +58,7 @@ def test_nothing_else_opens_a_file() -> None:
 
 def test_such_calls_are_seen() -> None:
     calls = ("open(p)", "p.open()", "p.open('rb')", "p.read_text()", "np.load(p)", "torch.load(p)", "load_file(p)")
-    calls = (*calls, "urlopen(u)", "urllib.request.urlopen(u, timeout=3)", "http.client.HTTPSConnection(h)")
-    for call in (*calls, "open(p, mode='r')", "x.y.read_bytes()", "os.open(p, 0)", "Image.open(p)"):
+    fetches = ("urlopen(u)", "urllib.request.urlopen(u, timeout=3)", "http.client.HTTPSConnection(h)")
+    for call in (*calls, *fetches, "open(p, mode='r')", "x.y.read_bytes()", "os.open(p, 0)", "Image.open(p)"):
         assert list(reads(ast.parse(call))), call
     assert not list(reads(ast.parse("p.open('w'); open(p, 'ab'); opened(p); read_file(p)")))

@@ -270,7 +270,7 @@ class Own(DataLoader[Any]):
 
 
 def test_other_loaders_are_refused_with_what_to_give_instead() -> None:
-    whole, weights = colours(), torch.ones(COUNT)
+    whole, weights = colours(), [1.0] * COUNT
     part, some = SubsetRandomSampler(range(3)), "give these as a dataset, such as torch.utils.data.Subset"
     for loader, message in (
         (DataLoader(whole, collate_fn=lambda items: items), r"has a collate_fn of its own.* \(loader\.dataset\)"),
@@ -285,7 +285,7 @@ def test_other_loaders_are_refused_with_what_to_give_instead() -> None:
 
 
 def test_names_of_classes_are_kept_through_parts_and_wholes() -> None:
-    both = ConcatDataset([Subset(colours(), [0, 1, 2]), colours()])
+    both: Any = ConcatDataset([Subset(colours(), [0, 1, 2]), colours()])
     for given in (both, Subset(both, [1, 2, 4]), ConcatDataset([both, colours()]), DataLoader(both)):
         assert read(given, size=8, labelled=True).classes == CLASSES
     assert read(both, size=8, labelled=True).labels.tolist() == [0, 1, 2, *LABELS.tolist()]  # type: ignore[union-attr]
