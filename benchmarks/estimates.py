@@ -17,6 +17,7 @@ import evidence
 import numpy as np
 
 from adamatch.base.errors import InputError
+from adamatch.images.checks import Finding
 from adamatch.images.store import Labels
 from adamatch.verdict import accuracy, calibrated, class_shares, eval_outputs, mismatch, model_selection
 from adamatch.verdict.eval_outputs import EvalOutputs
@@ -59,7 +60,7 @@ class Saved:
         return [100 * eval_outputs.accuracy(each, self.labels) for each in self.outputs.target]
 
     @property
-    def warnings(self) -> list[mismatch.Warned]:
+    def warnings(self) -> list[Finding]:
         """The source's shares are those of the held-out labels."""
         classes = self.outputs.target.shape[2]
         expected = class_shares.of_labels(self.outputs.source_labels, classes)

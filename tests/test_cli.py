@@ -186,16 +186,24 @@ def damage(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["empty", "truncated", "corrupt", "text"])
-def test_bad_images_are_named_or_skipped_and_listed(data: Path, tmp_path: Path, call: Call, kind: str) -> None:
-    source = images(tmp_path / "source")
-    bad = source / "green/1.png"
-    damage(bad, kind)
-    refused(fit(call, source, data / "target", tmp_path / "run"), bad, "--skip-bad")
+def test_few_bad_images_are_left_out_and_many_are_named_at_once(
+    data: Path, tmp_path: Path, call: Call, kind: str
+) -> None:
+    source, target = images(tmp_path / "source"), images(tmp_path / "target")
+    bad, worse = source / "green/1.png", (target / "red/0.png", target / "blue/2.png")
+    for path in (bad, *worse):
+        damage(path, kind)
+    refused(fit(call, source, target, tmp_path / "run"), bad, *worse, "3 of 18 images", "--skip-bad")
+    refused(call("evaluate", data / "run", target), *worse, "--skip-bad")
     refused(call("predict", data / "run", data / "few", bad), bad)
-    refused(call("evaluate", data / "run", source), bad, "--skip-bad")
     assert not (tmp_path / "run").exists()
+    few = fit(call, source, data / "target", tmp_path / "few")
+    assert "images cannot be read: left out" in few.err
     for outcome in (
-        fit(call, source, data / "target", tmp_path / "run", "--skip-bad"),
+        few,
+        call("evaluate", data / "run", source),
+        call("predict", data / "run", source),
+        fit(call, source, target, tmp_path / "run", "--skip-bad"),
         call("predict", data / "run", data / "few", bad, source, "--skip-bad", "--csv", tmp_path / "out.csv"),
         call("evaluate", data / "run", source, "--skip-bad"),
     ):

@@ -94,10 +94,10 @@ def test_more_images_than_a_batch(model: Model, monkeypatch: pytest.MonkeyPatch)
 def test_bad_images_in_a_list(model: Model, folder: Path) -> None:
     bad = folder / "red/bad.png"
     bad.write_bytes(b"no image")
-    for given in (folder, [folder], [folder / "blue", bad]):
-        with pytest.raises(InputError, match=r"bad\.png"):
-            model.predict(given)
-        found = model.predict(given, skip_bad=True)
+    with pytest.raises(InputError, match=r"bad\.png is not an image .*skip_bad=True"):
+        model.predict([folder / "blue", bad])  # it is meant
+    for given, skip in ((folder, False), ([folder], False), ([folder / "blue", bad], True)):
+        found = model.predict(given, skip_bad=skip)
         assert list(found.skipped) == [str(bad)]
         assert str(bad) not in found.paths
         assert len(found) == len(found.probabilities)
@@ -351,14 +351,18 @@ def test_a_network_of_ones_own_is_taken_from_its_onnx_file(tmp_path: Path, monke
     assert (loaded.classes, loaded.size, loaded.folder) == (CLASSES, 8, tmp_path)
 
 
-def test_what_is_bad_or_of_no_class_is_told_and_only_skipped_where_it_is_asked_for(model: Model, folder: Path) -> None:
+def test_what_is_bad_or_of_no_class_is_told_and_many_are_only_skipped_where_it_is_asked_for(
+    model: Model, folder: Path
+) -> None:
     (folder / "red/bad.png").write_bytes(b"no image")
+    assert len(next(model.stream(folder)[1]).skipped) == len(model.evaluate(folder).skipped) == 1
+    (folder / "red/worse.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"bad\.png"):
         list(model.stream(folder)[1])
     with pytest.raises(InputError, match=r"bad\.png"):
         model.evaluate(folder)
     found = model.evaluate(folder, skip_bad=True)
-    assert list(found.skipped) == [str(folder / "red/bad.png")]
+    assert list(found.skipped) == [str(folder / f"red/{name}.png") for name in ("bad", "worse")]
     (folder / "purple").mkdir()
     Image.new("RGB", (8, 8)).save(folder / "purple/a.png")
     assert any("purple" in note for note in model.evaluate(folder, skip_bad=True).notes)

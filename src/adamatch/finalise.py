@@ -4,7 +4,7 @@ import copy
 import datetime
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
 from adamatch.evaluate import Evaluation
+from adamatch.images.checks import Finding
 from adamatch.images.tasks import Problem, split_hash
 from adamatch.model import Model
 from adamatch.networks.frozen import Upper
@@ -32,7 +33,7 @@ model.safetensors and model.json are the model: `adamatch predict FOLDER IMAGES`
 judge.json is the verdict without labels, outputs/ the predictions it rests on, twin/ the same without adaptation.
 run.json is the configuration, metrics.jsonl the curves, result.json the result; the same command again resumes the run.
 """
-LONG = ("rows", "pairs")  # lists of images: in judge.json, not in the model
+LONG = ("rows", "pairs", "files")  # lists of images: in judge.json, not in the model
 
 
 def finished(training: Training, ready: Prepared, average: nn.Module, history: History) -> Model:
@@ -112,10 +113,10 @@ def versions() -> Mapping[str, str]:
     return {"adamatch": own, "torch": torch.__version__, "python": python, "numpy": np.__version__}
 
 
-def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> Model:
-    """Add the estimate and the verdict to the saved model. `same`: source and target are the same images."""
+def finalised(model: Model, problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> Model:
+    """Add the estimate and the verdict to the saved model. `findings`: what was found in the images."""
     estimate = ranks.from_first(lambda: measured(folder, problem))
-    found = ranks.from_first(lambda: _verdict(problem, folder, same))
+    found = ranks.from_first(lambda: _verdict(problem, folder, findings))
     history = model.history | {"estimate": estimate} | ({"judge": _shortened(found)} if found else {})
     known = replace(model, history=history)
     if ranks.rank() == 0 and known.history != model.history:
@@ -125,7 +126,7 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) 
     return known
 
 
-def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:
+def _verdict(problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> dict[str, Any] | None:
     """The saved verdict, or a new one where there is none or it lacks the twin; None without predictions."""
     with_twin = (folder.path / TWIN / "result.json").exists()
     saved = _verdict_in(folder)
@@ -136,7 +137,7 @@ def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] 
         return None
     if with_twin:
         outputs = outputs.with_twin(eval_outputs.read(folder.path / TWIN))
-    found = verdict(outputs, problem.unlabelled, problem.labelled[0], problem.classes, same=same)
+    found = verdict(outputs, problem.unlabelled, problem.labelled[0], problem.classes, findings)
     manifest.forget(folder.path, FILE)
     write_atomically(folder.path / FILE, json.dumps(sealed(found), indent=1))
     return found

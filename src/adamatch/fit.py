@@ -22,14 +22,15 @@ from adamatch.config.run import OWN, Run
 from adamatch.config.schema import settings_of
 from adamatch.experiment import solve
 from adamatch.finalise import finalised
-from adamatch.images.listing import contains, lies_in, listed, same_files
+from adamatch.images import checks
+from adamatch.images.inputs import normalised
+from adamatch.images.listing import contains, lies_in, same_files
 from adamatch.images.reading import median_side
 from adamatch.images.tasks import Problem, few_of_many
 from adamatch.images.user_data import UserData, name_of
 from adamatch.model import ONNX, Model
 from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import TIMM
-from adamatch.predictions import left_out
 from adamatch.report import page, printed
 from adamatch.train import distributed, precompile, speed
 from adamatch.train.batches import labelled_counts
@@ -64,7 +65,8 @@ def fit(
 ) -> Model:
     """Train a classifier for `target` images from labelled `source` images.
 
-    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch dataset
+    source          labelled images: one folder per class, a CSV of path,label, arrays (images, labels), a torch
+                    dataset, {class: images}, and more (docs/inputs.md)
     target          images to adapt to; no labels are needed, and none are used
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
                     interrupted run is resumed from its last checkpoint
@@ -82,14 +84,15 @@ def fit(
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
-    is held out. What can be known of the result is printed at the end, and is in judge.json and
-    `model.history["judge"]`: accuracy on the target as a range, without a label of it; what adaptation changed; signs
-    that source and target do not fit.
+    is held out. What is wrong with the images is printed before training. What can be known of the result is printed
+    at the end, and is in judge.json and `model.history["judge"]`: accuracy on the target as a range, without a label of
+    it; what adaptation changed; signs that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
     with distributed.joined(machine.device):
         given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
-        given = {role: listed(images) for role, images in given.items()}
+        once = {id(images): normalised(images) for images in given.values()}  # what is given twice stays one thing
+        given = {role: once[id(images)] for role, images in given.items()}
         out = Path(out).expanduser()
         _check(given, out, method, network, seed, labels_per_class)
         own = network if isinstance(network, nn.Module) else None
@@ -127,13 +130,16 @@ def fit(
             folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
             held = None if overwrite else ranks.from_first(folder.recipe)
             few = not chosen.weights and few_of_many(problem, plan.FEW)  # then there is one domain
+            findings = ranks.from_first(lambda: checks.look(data, same=same or few))
             seen = plan.Seen(run, problem, few, own, held, machine)
             chosen = plan.refine(chosen, seen, choose_batch="batch" not in asked)
         run = replace(run, recipe=replace(chosen.recipe, white=data.white))
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
             execution.say(line)
-        for line in (*data.notes, *left_out(data.skipped)):
+        for line in data.notes:
             execution.warn(line)
+        if ranks.rank() == 0:
+            printed.findings(findings)
         distributed.agree(run, problem)
         beside = twins.plan(run, problem) if twin else None
         if beside and (overwrite or not ranks.from_first(lambda: twins.is_trained(out))):
@@ -143,7 +149,7 @@ def fit(
             with page.named(out):
                 if beside:
                     twins.train(beside, problem, folder, execution, net=own)
-                told = replace(finalised(model, problem, folder, same=same or few), folder=out)
+                told = replace(finalised(model, problem, folder, findings), folder=out)
                 if ranks.rank() == 0 and page.is_older(out):
                     page.finish(told, problem, data, given)
                     if own is not None:

@@ -78,7 +78,7 @@ class Model:
         return facts + (summary.table(verdict, measured=accuracy is not None) if verdict else [])
 
     def predict(self, images: Any, *, skip_bad: bool = False) -> Predictions:
-        """Of an image, a folder, a CSV list, a list of these, a DataFrame, arrays or a dataset (docs/inputs.md)."""
+        """Of an image, a folder, a pattern, an address, a list of these, arrays or a dataset (docs/inputs.md)."""
         parts = list(self.stream(images, skip_bad=skip_bad)[1]) if not _is_empty(images) else [self._none()]
         skipped = {name: why for part in parts for name, why in part.skipped.items()}
         paths = tuple(path for part in parts for path in part.paths)

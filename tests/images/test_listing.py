@@ -11,7 +11,7 @@ from PIL import Image
 
 from adamatch.base.errors import InputError
 from adamatch.images.labels import known_rows, translate
-from adamatch.images.listing import Listing, Wanted, contains, lies_in, list_files, listed, same_files
+from adamatch.images.listing import Wanted, contains, lies_in, list_files, same_files
 
 
 def save(path: Path, colour: tuple[int, int, int] = (10, 20, 30)) -> Path:
@@ -35,7 +35,7 @@ def animals(tmp_path: Path) -> Path:
     return root
 
 
-def files(source: Any, **wanted: Any) -> Listing:
+def files(source: Any, **wanted: Any) -> Any:
     return list_files(source, Wanted(**wanted))
 
 
@@ -189,13 +189,6 @@ def test_names_that_differ_by_little_are_shown_and_a_remedy_is_named(theirs: str
     notes: list[str] = []
     assert known_rows([theirs, "red"], classes, "it", notes) == [1]
     assert ("rename these" in notes[0]) == remedy
-
-
-def test_paths_that_come_one_after_the_other_become_a_list(animals: Path) -> None:
-    here = sorted(animals.glob("*/b.png"))
-    assert listed(iter(here)) == listed(set(here)) == here
-    assert list(listed(iter([1, 2]))) == [1, 2], "nothing is lost of what is no path"
-    assert listed(animals) == animals
 
 
 def test_where_images_lie(animals: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files, arrays and datasets become the same store, and every mistake one line that names it."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from published import formats
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 
 from adamatch.base.errors import InputError
 from adamatch.images import reading
@@ -47,7 +48,7 @@ def labels(store: Store) -> list[int]:
 
 
 @pytest.mark.parametrize("damage", ["empty", "truncated", "corrupt", "text", "unknown"])
-def test_bad_images_are_named_or_skipped(animals: Path, damage: str) -> None:
+def test_few_bad_images_are_left_out_and_many_are_named(animals: Path, damage: str) -> None:
     bad = animals / "cat" / ("bad.xyz" if damage == "unknown" else "bad.png")
     noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
     Image.fromarray(noise).save(bad, "PNG")
@@ -56,15 +57,35 @@ def test_bad_images_are_named_or_skipped(animals: Path, damage: str) -> None:
     contents = {"empty": b"", "truncated": bytes(corrupt[:700]), "corrupt": bytes(corrupt)}
     bad.write_bytes(contents.get(damage, b"hello"))
     reasons = {"empty": "is empty", "text": "is not an image", "unknown": "is not an image"}
-    with pytest.raises(InputError, match=rf"bad\.(png|xyz) {reasons.get(damage, 'is (truncated|corrupt)')}") as caught:
-        read(animals, size=8)
-    assert "skip_bad=True" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    store = read(animals, size=8, skip_bad=True)
+    why = rf"bad\.(png|xyz) {reasons.get(damage, 'is (truncated|corrupt)')}"
+    store = read(animals, size=8)
+    assert re.search(why, store.info["skipped"][str(bad)])
     assert labels(store) == [0, 0, 1, 1, 2, 2]
     assert colours(store) == [[2, 0, 0], [2, 1, 0], [1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
     assert list(store.info["skipped"]) == [str(bad)]
     assert store.info["files"] == sorted(str(path) for path in animals.rglob("*.*") if path != bad)
+    save(animals / "dog/worse.png").write_bytes(b"no image")
+    with pytest.raises(
+        InputError, match=rf"^2 of 8 images cannot be read: .*{why}.*worse\.png.*skip_bad=True"
+    ) as caught:
+        read(animals, size=8)
+    assert "\n" not in str(caught.value)
+    assert labels(read(animals, size=8, skip_bad=True)) == labels(store)
+
+
+def test_less_than_a_hundredth_is_few_and_twenty_are_named(tmp_path: Path) -> None:
+    for index in range(301):
+        save(tmp_path / f"{index:03}.png").write_bytes(b"no image")
+        if index >= 3:
+            save(tmp_path / f"{index:03}.png", (index % 256, 0, 0))
+    assert len(read(tmp_path, size=4)) == 298
+    (tmp_path / "300.png").unlink()  # three of three hundred are a hundredth
+    with pytest.raises(InputError, match=r"^3 of 300 images cannot be read: .*000\.png.*001\.png.*002\.png"):
+        read(tmp_path, size=4)
+    for index in range(3, 25):
+        (tmp_path / f"{index:03}.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"^25 of 300 .*019\.png is not an image.* and 5 more: replace"):
+        read(tmp_path, size=4)
 
 
 def test_nothing_readable_is_an_error_even_when_skipping(tmp_path: Path) -> None:
@@ -217,8 +238,6 @@ def test_torch_datasets() -> None:
 def test_datasets_that_cannot_be_used() -> None:
     with pytest.raises(InputError, match="has no labels"):
         read(Flow(), size=6, labelled=True)
-    with pytest.raises(InputError, match="give its dataset"):
-        read(DataLoader(Flow()), size=6)
     for items, message in (
         ([torch.full((3, 6, 6), -1.0)], "image 0 of the dataset: float images run from -1"),
         ([], "is empty"),

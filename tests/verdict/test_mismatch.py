@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from verdict import made
 
-from adamatch.datasets.rendered import handwritten, rendered
+from adamatch.images.checks import SHOWN
 from adamatch.verdict import class_shares, mismatch
 from adamatch.verdict.eval_outputs import EvalOutputs
 
@@ -125,35 +125,10 @@ def test_images_of_another_kind() -> None:
     outputs = run(nothing, 1 / 7, 1 / 7)
     (found,) = mismatch.of_outputs(outputs, EXPECTED, CLASSES)
     assert found.kind == "other kind"
-    assert len(found.rows) == mismatch.SHOWN
+    assert len(found.rows) == SHOWN
     one = made.said(made.labels([1, 1, 30, 1, 1, 1, 1], 700), 7, 1.0, sure=1.5)
     assert kinds(made.twins(outputs, one)) == ["other kind"]
 
 
 def test_a_target_too_small_to_tell() -> None:
     assert kinds(run(made.labels([1, 1, 1, 0, 1, 1, 1], 60), 0.98, 0.95)) == []
-
-
-def test_images_without_warning() -> None:
-    drawn, real = rendered(400, 8, seed=0).images, handwritten("train", 8).images
-    assert mismatch.of_images(real, drawn) == []
-    assert mismatch.of_images(drawn[:200], drawn[200:]) == []
-    one_blank = np.concatenate([real, np.zeros((2, 8, 8, 3), np.uint8)])
-    assert mismatch.of_images(one_blank, drawn) == []
-
-
-def test_empty_images() -> None:
-    drawn, real = rendered(400, 8, seed=0).images, handwritten("train", 8).images.copy()
-    real[::20] = 255
-    (found,) = mismatch.of_images(real, drawn)
-    assert (found.kind, found.rows) == ("empty", list(range(0, 20 * mismatch.SHOWN, 20)))
-    assert f"{len(real[::20])} of 1297" in found.line
-    blank = np.zeros((50, 8, 8, 3), np.uint8)
-    assert [each.kind for each in mismatch.of_images(blank, drawn)] == ["empty"]
-    assert mismatch.of_images(blank, blank) == []  # as usual in the source: then it is meant
-
-
-def test_the_same_images_in_both() -> None:
-    drawn, real = rendered(400, 32, seed=0).images, rendered(100, 32, seed=1).images
-    (found,) = mismatch.of_images(np.concatenate([real, drawn[7:17]]), drawn)
-    assert (found.kind, found.rows, found.pairs) == ("same images", list(range(100, 110)), list(range(7, 17)))

@@ -1,12 +1,10 @@
-"""Shares of classes, what changed, alike names, images that show nothing or are the same."""
+"""Shares of classes, and what changed."""
 
 import numpy as np
 import pytest
-from PIL import Image
 from verdict import made
 
-from adamatch.datasets.rendered import handwritten, rendered
-from adamatch.verdict import calibrated, class_shares, image_checks, mismatch
+from adamatch.verdict import calibrated, class_shares
 from adamatch.verdict.beside_twin import changed
 
 
@@ -49,54 +47,3 @@ def test_what_changed_between_two_networks() -> None:
     assert (np.diff(surest) <= 0).all()
     alone = np.eye(3, dtype=np.float32)[np.zeros(5, int)]
     assert changed(alone, alone).kappa == 1
-
-
-def test_names_that_are_likely_one_class() -> None:
-    groups = [("Dog", "dogs"), ("cat ", "cat"), ("glass", "glasses"), ("butterfly", "Butterflies")]
-    groups += [("ice_cream", "ice cream"), ("box", "boxes")]
-    found = mismatch.of_names([name for group in groups for name in (*group, group[0] + " bus")])
-    assert [each.line for each in found] == [f"are these the same class? {a!r} and {b!r}" for a, b in groups]
-
-
-def test_names_that_are_not() -> None:
-    names = ["1", "10", "1.0", "-1", "a", "as", "bus", "cactus", "class 1", "class 11", "ß", "+", "-", "猫", "犬"]
-    assert mismatch.of_names(names) == []
-
-
-def test_empty_images() -> None:
-    made_images = rendered(20, 16, seed=0).images.copy()
-    made_images[3], made_images[7] = 0, (200, 30, 30)
-    made_images[9] = np.random.default_rng(0).integers(100, 104, (16, 16, 3))
-    assert image_checks.empty(made_images).tolist() == [3, 7, 9]
-
-
-def test_the_same_images_are_found_again_when_saved_anew() -> None:
-    source = rendered(300, 32, seed=0).images
-    others = rendered(50, 32, seed=1).images
-    again = [np.asarray(Image.fromarray(source[i]).resize((40, 40)).resize((32, 32))) for i in (5, 17, 250)]
-    brighter = np.clip(source[99].astype(int) + 2, 0, 255).astype(np.uint8)
-    target = np.stack([*others[:20], *again, brighter, *others[20:]])
-    assert image_checks.nearly_same(target, source).tolist() == [[20, 5], [21, 17], [22, 250], [23, 99]]
-
-
-def test_images_of_one_hash_are_told_apart_by_their_pixels() -> None:
-    image = rendered(1, 32, seed=0).images // 2  # no pixel is above 127
-    darker, other = image + np.uint8(3), image + np.uint8(60)
-    assert image_checks.nearly_same(image, other).tolist() == []
-    assert image_checks.nearly_same(image, np.concatenate([other, darker, image])).tolist() == [[0, 2]]
-
-
-def test_different_drawings_of_thin_lines_are_not_the_same() -> None:
-    """Nearly all of their pixels are white, and brightness hardly rises anywhere."""
-    drawn = np.full((40, 96, 96, 3), 255, np.uint8)
-    for image, (x, y, side) in zip(drawn, np.random.default_rng(0).integers(10, 43, (40, 3)), strict=True):
-        image[y : y + side, x : x + side] = 0
-        image[y + 3 : y + side - 3, x + 3 : x + side - 3] = 255
-    assert image_checks.nearly_same(drawn[:20], drawn[20:]).tolist() == []
-    assert image_checks.nearly_same(drawn[:20], drawn).tolist() == [[i, i] for i in range(20)]
-
-
-def test_different_images_are_not_the_same() -> None:
-    assert len(image_checks.nearly_same(handwritten("test", 8).images, rendered(500, 8, seed=0).images)) < 5
-    blank = np.zeros((10, 8, 8, 3), np.uint8)
-    assert len(image_checks.nearly_same(blank, blank)) == 0

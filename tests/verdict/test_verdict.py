@@ -1,6 +1,7 @@
 """The verdict as it is written, and as it is told."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from reference.tiny_net import TinyNet
 from verdict import made
 
-from adamatch.images.store import Pixels, Store
+from adamatch.images.checks import Finding
+from adamatch.images.store import Store
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.model import Model
 from adamatch.train.speed import Machine
@@ -27,11 +29,9 @@ TWIN = made.said(TRUE, 4, 0.6, seed=12)[None]  # the last evaluation's seed: the
 BOTH = made.beside(RUN, EvalOutputs((7,), TWIN, RUN.source[:1], HELD))
 
 
-def found(
-    outputs: EvalOutputs = BOTH, target: Pixels = PIXELS, labelled: Pixels = LABELLED, same: bool = False
-) -> dict[str, Any]:
-    target_parts = Unlabelled((target[:100], target[100:]))
-    return verdict(outputs, target_parts, Labelled((labelled,), HELD), CLASSES, same=same)
+def found(outputs: EvalOutputs = BOTH, findings: Sequence[Finding] = ()) -> dict[str, Any]:
+    target_parts = Unlabelled((PIXELS[:100], PIXELS[100:]))
+    return verdict(outputs, target_parts, Labelled((LABELLED,), HELD), CLASSES, findings)
 
 
 def test_it_is_json_and_says_what_the_parts_say() -> None:
@@ -50,18 +50,20 @@ def test_it_is_json_and_says_what_the_parts_say() -> None:
 
 
 def test_rows_are_those_of_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where not all are looked at."""
+    """Where not all are looked at; what was found in the images counts all of them already."""
     monkeypatch.setattr(eval_outputs, "MOST", 150)
     rows = eval_outputs.sampled_rows(300)
-    pixels = PIXELS.copy()
-    pixels[rows[[3, 40, 90]]] = 17
     few = EvalOutputs((1,), RUN.target[-1:, rows], RUN.source[-1:], HELD)
-    (warned,) = found(few, pixels)["warnings"]
-    assert (warned["kind"], warned["rows"]) == ("empty", rows[[3, 40, 90]].tolist())
+    blank = Finding("empty", "some are empty", [7, 8], files=["a.png"])
+    with monkeypatch.context() as patched:
+        patched.setattr(mismatch, "of_outputs", lambda *given: [Finding("missing", "a line", [3, 40, 90])])
+        missing, empty = json.loads(json.dumps(found(few, [blank])["warnings"]))
+    assert (missing["kind"], missing["rows"], missing["pairs"]) == ("missing", rows[[3, 40, 90]].tolist(), [])
+    assert empty == {"kind": "empty", "line": "some are empty", "rows": [7, 8], "pairs": [], "files": ["a.png"]}
     beside = made.beside(few, EvalOutputs((7,), made.said(TRUE, 4, 0.6, seed=77)[None, rows], RUN.source[:1], HELD))
     assert beside.twin is not None
     twins = np.flatnonzero(beside.last.argmax(1) != beside.twin.last.argmax(1))
-    assert sorted(found(beside, pixels)["twin"]["rows"]) == rows[twins].tolist()
+    assert sorted(found(beside)["twin"]["rows"]) == rows[twins].tolist()
 
 
 def test_moves_are_from_one_class_to_another() -> None:
@@ -70,11 +72,6 @@ def test_moves_are_from_one_class_to_another() -> None:
     assert counts == sorted(counts, reverse=True)
     assert all(before != after for before, after, _ in twin["moves"])
     assert sum(counts) <= twin["changed"]
-
-
-def test_the_same_images_are_no_surprise_where_source_and_target_are_one() -> None:
-    assert [each["kind"] for each in found(labelled=PIXELS[:200])["warnings"]] == ["same images"]
-    assert found(labelled=PIXELS[:200], same=True)["warnings"] == []
 
 
 def test_labels_are_those_of_the_held_out_images_that_are_looked_at(
@@ -109,7 +106,7 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
 @pytest.mark.parametrize("kind", mismatch.UNFIT)
 def test_nothing_is_told_where_the_target_does_not_fit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert None not in (*found()["range"].values(), found()["gain"])
-    monkeypatch.setattr(mismatch, "of_outputs", lambda *given: [mismatch.Warned(kind, "a line", [])])
+    monkeypatch.setattr(mismatch, "of_outputs", lambda *given: [Finding(kind, "a line")])
     told = found()
     assert {*told["range"].values(), told["gain"]} == {None}
     assert summary.lines(told)[0].startswith("accuracy on the target: cannot be told without labels")

@@ -28,8 +28,8 @@ def say(line: str, *, stderr: bool = False) -> None:
     console(stderr=stderr).print(shown(line))
 
 
-def print_table(table: Table) -> None:
-    out = console()
+def print_table(table: Table, *, stderr: bool = False) -> None:
+    out = console(stderr=stderr)
     out.soft_wrap = False
     if not out.is_terminal:
         out.width = max(out.width, Measurement.get(out, out.options.update(max_width=WIDEST), table).maximum)

@@ -16,12 +16,13 @@ from PIL import Image
 from adamatch.base.regular_files import read_file
 from adamatch.images.decode import TWELVE_BITS, opened, white_in, white_of
 from adamatch.images.items import encoded, sample
+from adamatch.images.listing import File
 
 SAMPLE = 200  # images
 FIRST = 3  # of a dataset, of which each image may cost much: where these have 8 bits, all have
 
 
-def white_among(paths: Sequence[Path], where: str, notes: list[str]) -> int:
+def white_among(paths: Sequence[File], where: str, notes: list[str]) -> int:
     """The white of files of 16 bits, which goes to the notes; 0 where none of a sample has 16 bits."""
     return _white(random.Random(0).sample(paths, min(SAMPLE, len(paths))), where, notes)
 

@@ -11,6 +11,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from adamatch.base.errors import InputError, reason
 from adamatch.base.regular_files import open_file, read_file
+from adamatch.base.urls import Url, fetch
 from adamatch.config.recipe import Shape as Shape
 from adamatch.images.store import Pixels
 
@@ -32,7 +33,7 @@ def read_image(source: str | Path | bytes, name: str | None = None, *, white: in
     `white` is that of 16-bit files that do not say how many bits they use; 0: by the largest value of the image.
     """
     name = name or ("the image" if isinstance(source, bytes) else str(source))
-    content = source if isinstance(source, bytes) else read_file(Path(source))
+    content = source if isinstance(source, bytes) else _content(source)
     if not content:
         raise InputError(f"{name} is empty (0 bytes)")
     try:
@@ -52,6 +53,10 @@ def read_image(source: str | Path | bytes, name: str | None = None, *, white: in
     except Exception as error:
         what = "is truncated" if "truncated" in str(error).lower() else f"is corrupt ({reason(error)})"
         raise InputError(f"{name} {what}") from None
+
+
+def _content(source: str | Path) -> bytes:
+    return fetch(source) if isinstance(source, Url) else read_file(Path(source))
 
 
 def opened(content: bytes) -> Image.Image:

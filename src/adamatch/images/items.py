@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import ConcatDataset, IterableDataset
 
 from adamatch.base.errors import InputError
 from adamatch.images.arrays import check_indices, from_arrays, one_square
 from adamatch.images.decode import Square, read_image
+from adamatch.images.labels import some
 from adamatch.images.listing import LABEL_HEADERS, PATH_HEADERS
 from adamatch.images.store import Pixels, Store
 
@@ -108,11 +109,10 @@ def refuse(dataset: Any) -> None:
     if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
         kind = type(dataset).__name__
         raise InputError(f"cannot read images from {kind}: give a folder, CSV file, array or dataset")
-    if isinstance(dataset, DataLoader):
-        raise InputError("a DataLoader was given: give its dataset (loader.dataset)")
     if isinstance(dataset, Mapping):
         names, kind = ", ".join(map(str, dataset)) or "nothing", type(dataset).__name__
-        raise InputError(f"the {kind} holds {names}: give one of them (or a dictionary of folders)")
+        remedy = "give one of them (or a dict of folders, or of a list of images for each class)"
+        raise InputError(f"the {kind} holds {names}: {remedy}")
 
 
 def length(dataset: Any) -> int:
@@ -159,13 +159,28 @@ def _label_columns(columns: Iterable[str], features: Mapping[str, Any]) -> list[
 
 
 def class_names(dataset: Any) -> list[str] | None:
-    """The dataset's names of classes, or those of the dataset that it is a part of (Subset)."""
+    """The dataset's names of classes, or those of the datasets that it is a part of or put together from."""
     if is_hub(dataset):
         features = getattr(dataset, "features", None) or {}
         labels = _label_columns(features, features)
         names = getattr(features[labels[0]], "names", None) if len(labels) == 1 else None
     else:
-        while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):
+        while getattr(dataset, "classes", None) is None and hasattr(dataset, "dataset"):  # Subset
             dataset = dataset.dataset
         names = getattr(dataset, "classes", None)
-    return None if names is None else [str(name) for name in names]
+        if names is None and isinstance(dataset, ConcatDataset):
+            names = _names_of_all(dataset)
+    return [str(name) for name in names] if isinstance(names, (list, tuple)) else None
+
+
+def _names_of_all(dataset: ConcatDataset[Any]) -> list[str] | None:
+    """None where some of them has no names: then numbers are all that is known."""
+    found = [class_names(each) for each in dataset.datasets]
+    known = [names for names in found if names is not None]
+    for other in known:
+        if other != known[0]:
+            raise InputError(
+                f"the datasets put together name their classes differently ({some(known[0])}; {some(other)}): "
+                "let each item's label be the name of its class"
+            )
+    return known[0] if len(known) == len(found) else None

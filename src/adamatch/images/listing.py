@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,14 @@ from PIL import Image
 
 from adamatch.base.errors import InputError
 from adamatch.base.regular_files import read_file
+from adamatch.base.urls import Url, is_url
 from adamatch.images.decode import kinds
 from adamatch.images.labels import known_rows, some, translate
 from adamatch.images.store import Labels
 
-Listing = tuple[list[Path], Labels | None, tuple[str, ...]]
-Row = tuple[Path, str | None]  # a file and the name of its class; None where there are no labels
+File = Path | Url
+Listing = tuple[list[File], Labels | None, tuple[str, ...]]
+Row = tuple[File, str | None]  # a file and the name of its class; None where there are no labels
 
 # Files beside images that are not images. Any other file that cannot be read is reported, not ignored.
 SIDECARS = {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".ini", ".log", ".db"}
@@ -69,18 +70,6 @@ def names_files(source: Any) -> bool:
     return isinstance(source, (str, Path)) or is_frame(source) or _paths_and_labels(source) is not None
 
 
-def listed(source: Any) -> Any:
-    """Names of files that come one after the other (a glob, a set, an array, a Series) as a list; all else as it is."""
-    if isinstance(source, (set, frozenset)) or (getattr(source, "ndim", 0) == 1 and hasattr(source, "tolist")):
-        values = sorted(source, key=str) if isinstance(source, (set, frozenset)) else source.tolist()
-        return values if _are_paths(values) else source
-    if isinstance(source, Iterator):
-        first = list(itertools.islice(source, 1))
-        whole = itertools.chain(first, source)
-        return list(whole) if _are_paths(first) else whole
-    return source
-
-
 def is_frame(source: Any) -> bool:
     """A DataFrame of pandas or polars."""
     return type(source).__name__ == "DataFrame" and type(source).__module__.split(".")[0] in ("pandas", "polars")
@@ -101,7 +90,8 @@ def lies_in(source: Any, folder: Path) -> bool:
     named = _named(source)
     lists = [each for each in named if is_list(each) and os.path.isfile(each)]
     paths = [path for each in lists for path in list_files(each, Wanted(labelled=False, missing=True))[0]]
-    return any(each.resolve().is_relative_to(folder.resolve()) for each in (*named, *paths))
+    every = [each for each in (*named, *paths) if isinstance(each, Path)]
+    return any(each.resolve().is_relative_to(folder.resolve()) for each in every)
 
 
 def same_files(source: Any, target: Any) -> bool:
@@ -113,19 +103,21 @@ def same_files(source: Any, target: Any) -> bool:
 
 
 def _rows(source: Any, wanted: Wanted) -> list[Row]:
+    if isinstance(source, Url):
+        return [(source, None)]
     if isinstance(source, (str, Path)):
         path = Path(source)
         if is_list(path):
             return _csv(path, wanted)
         return [(path, None)] if os.path.isfile(path) and not wanted.labelled else _folder(path, wanted)
     if isinstance(source, Mapping):
-        return _several([(str(name), each) for name, each in source.items()], wanted)
+        return _named_sources({str(name): each for name, each in source.items()}, wanted)
     if is_frame(source):
         paths, labels = _columns(source, wanted)
     else:
         paths, labels = _paths_and_labels(source) or ([], None)
         if labels is None:
-            bare = [each for each in paths if os.path.isfile(each) and not is_list(each)]
+            bare = [each for each in paths if isinstance(each, Url) or (os.path.isfile(each) and not is_list(each))]
             if wanted.labelled and bare:
                 raise InputError(f"{bare[0]} has no label: give (paths, labels), pairs of these, or folders")
             return _several([(str(each), each) for each in paths], wanted)
@@ -137,13 +129,17 @@ def _rows(source: Any, wanted: Wanted) -> list[Row]:
     for row, (path, name) in enumerate(zip(paths, names, strict=True)):
         if not isinstance(path, (str, Path)):
             raise InputError(f"{where}, row {row}: a path is missing")
-        rows.append(_row(Path(path), name, f"{where}, row {row}", f"paths are relative to {Path.cwd()}", wanted))
+        hint = f"paths are relative to {Path.cwd()}"
+        hint = "addresses in a table are not fetched: give them as a list" if is_url(path) else hint
+        path = path if isinstance(path, Url) else Path(path)
+        rows.append(_row(path, name, f"{where}, row {row}", hint, wanted))
     return rows
 
 
-def _row(path: Path, name: str | None, where: str, hint: str, wanted: Wanted) -> Row:
+def _row(path: File, name: str | None, where: str, hint: str, wanted: Wanted) -> Row:
     """One row of a table, whose file is there, and which has a label where it needs one."""
-    if not os.path.isfile(path) and not wanted.missing:  # pathlib's raises where a name is too long
+    # os.path: pathlib's is_file() raises where a name is too long.
+    if isinstance(path, Path) and not os.path.isfile(path) and not wanted.missing:
         what = "is not a regular file" if os.path.exists(path) else "does not exist"
         raise InputError(f"{where}: {path} {what} ({hint})")
     if name == "":
@@ -195,6 +191,16 @@ def _columns(frame: Any, wanted: Wanted) -> tuple[list[Any], list[Any] | None]:
     if label is None and wanted.labelled:
         raise InputError("the DataFrame has no column `label`, and here labels are needed")
     return list(frame[path]), None if label is None else list(frame[label])
+
+
+def _named_sources(sources: Mapping[str, Any], wanted: Wanted) -> list[Row]:
+    """Several as one. Where none has labels, the names are the classes: {"cat": folder of cats, "dog": ...}."""
+    if wanted.labelled is not False:
+        looked = replace(wanted, labelled=None, classes=None, drop_unknown=False, notes=[])
+        found = {name: _rows(each, looked) for name, each in sources.items()}
+        if all(rows and rows[0][1] is None for rows in found.values()):
+            return [(path, name) for name, rows in found.items() for path, _ in rows]
+    return _several(sources.items(), wanted)
 
 
 def _several(sources: Iterable[tuple[str, Any]], wanted: Wanted) -> list[Row]:
@@ -325,6 +331,6 @@ def _named(source: Any) -> list[Path]:
     if isinstance(source, Mapping):
         return [path for each in source.values() for path in _named(each)]
     if isinstance(source, (str, Path)):
-        return [Path(source)]
+        return [] if isinstance(source, Url) else [Path(source)]
     paths, _ = _paths_and_labels(source) or ([], None)
-    return [Path(each) for each in paths]
+    return [Path(each) for each in paths if not isinstance(each, Url)]

@@ -4,13 +4,12 @@ import os
 import random
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
-from functools import partial
-from itertools import compress, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,12 +22,15 @@ from adamatch.base.system import cores
 from adamatch.images.arrays import from_arrays
 from adamatch.images.bit_depth import white_among, white_inside
 from adamatch.images.decode import SIXTEEN_BITS, Shape, Square, read_image, short_side, square
+from adamatch.images.inputs import given_by_name, normalised
 from adamatch.images.items import from_dataset, is_hub, length, refuse, sides, squares
-from adamatch.images.listing import Wanted, assign, list_files, listed, names_files, where_of
+from adamatch.images.labels import some
+from adamatch.images.listing import File, Wanted, assign, list_files, names_files, where_of
 from adamatch.images.store import Pixels, Store
 
 T = TypeVar("T")
 CHUNK = 32  # images that a thread decodes at a time
+FEW, LISTED = 0.01, 20  # part of the files that may be unreadable, at most; how many are named
 PORTION, BYTES = 1024, 2**26  # of a stream: at most so many images at a time, of so many bytes in all
 
 
@@ -42,6 +44,7 @@ def read(
     shape: Shape = "squeeze",
     white: int = 0,
     skip_bad: bool = False,
+    check: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Store:
     """Anything that names files (`names_files`), a store or its folder, an image, arrays or a dataset -> a store.
@@ -50,17 +53,21 @@ def read(
     labelled        True: labels are needed; False: every image, without its label; None: what is there
     drop_unknown    images of other classes are left out, rather than an error
     white           that of 16 bits; 0: found from a sample of the images (bit_depth.py)
-    skip_bad        files that cannot be read are left out, rather than an error
+    skip_bad        files that cannot be read are left out, however many; else only a few (`are_few`)
+    check           False: the caller sees to it that they are few
 
-    The store's info has `files` and `skipped` (why a file was left out), `white`, and `notes` for the user.
+    The store's info has `files`, `sides` (the short one of each file), `skipped` (why a file was left out), `white`,
+    and `notes` for the user.
     """
-    notes: list[str] = []
+    source, notes = normalised(source), list[str]()
     wanted = Wanted(labelled, classes, skip_bad, drop_unknown, notes)
     if names_files(source) and not is_store(source):
         paths, labels, names = list_files(source, wanted)
         white = white or white_among(paths, where_of(source), notes)
-        store = read_files(paths, Square(size, shape, white), skip_bad=skip_bad, progress=progress)
+        store = read_files(paths, Square(size, shape, white), progress=progress)
         skipped = store.info["skipped"]
+        if check and not skip_bad and not are_few(len(skipped), len(paths)):
+            raise refusal(skipped, len(paths))
         if not len(store):
             raise _none_readable(len(paths), skipped)
         labels = None if labels is None else labels[[str(path) not in skipped for path in paths]]
@@ -92,16 +99,16 @@ def stream(
 
     Files and items of datasets come a portion at a time, the next one read while the one before is worked on. Images
     that are in memory already, or a store, come as they are. info: `files` (numbers, where images have no names),
-    `skipped`, and in the first portion `notes`.
+    `skipped`, and in the first portion `notes`. An image that was given by its own name is never left out.
     """
-    notes: list[str] = []
-    source = listed(source)
+    notes, named = list[str](), set[str]() if skip_bad else given_by_name(source)
+    source = normalised(source)
     portion = max(1, min(PORTION, BYTES // (size * size * 3)))
     if names_files(source) and not is_store(source):
         paths = list_files(source, Wanted(labelled=False, missing=skip_bad))[0]
         white = white or white_among(paths, where_of(source), notes)
-        load = partial(read_files, how=Square(size, shape, white), skip_bad=skip_bad)
-        return len(paths), _prefetched(_readable(paths, portion, load), notes)
+        parts = _readable(paths, portion, Square(size, shape, white), None if skip_bad else named)
+        return len(paths), _prefetched(parts, notes)
     if isinstance(source, (str, Path, Store, Image.Image, tuple)) or (hasattr(source, "shape") and not is_hub(source)):
         whole = read(source, size=size, labelled=False, shape=shape, white=white).images
         return len(whole), iter([_numbered(whole, 0)])
@@ -113,19 +120,22 @@ def stream(
 
 def median_side(source: Any, sample: int = 200) -> int:
     """The median short side of a sample, 0 where only reading all images would tell. Of files only heads are read."""
+    if isinstance(source, Iterator):  # whose first item would be lost
+        return 0
+    source = normalised(source)
     if isinstance(source, Store):
         return source.size
     if is_store(source):
         return Store.open(source).size
     if names_files(source):
         paths = list_files(source, Wanted(labelled=False, missing=True))[0]
-        found = []
-        for chosen in random.Random(0).sample(paths, min(sample, len(paths))):
+        found, files = [], [path for path in paths if isinstance(path, Path)]
+        for chosen in random.Random(0).sample(files, min(sample, len(files))):
             with suppress(Exception):  # damaged ones are reported when they are decoded
                 found.append(short_side(chosen))
-        if not found:
-            raise InputError(f"{where_of(source)} holds no image that can be read (for example {paths[0]})")
-        return int(statistics.median(found))
+        if files and not found:
+            raise InputError(f"{where_of(source)} holds no image that can be read (for example {files[0]})")
+        return int(statistics.median(found)) if found else 0
     if found := sides(source):
         return int(statistics.median(found))
     shape = getattr(source[0] if isinstance(source, tuple) else source, "shape", ())
@@ -137,29 +147,37 @@ def is_store(source: Any) -> bool:
     return isinstance(source, (str, Path)) and os.path.isfile(Path(source) / "store.json")
 
 
-def read_files(
-    paths: Sequence[Path], how: Square, *, skip_bad: bool, progress: Callable[[int, int], None] | None = None
-) -> Store:
+def read_files(paths: Sequence[File], how: Square, progress: Callable[[int, int], None] | None = None) -> Store:
     """Those files that can be read, without labels."""
     images = np.empty((len(paths), how.size, how.size, 3), np.uint8)
+    sides: dict[File, int] = {}
     skipped: dict[str, str] = {}
-    remedy = f"replace it, or use {argument('skip_bad', True)} to leave it out"
 
-    def decoded(path: Path) -> Pixels:
-        return square(read_image(path, white=how.white or SIXTEEN_BITS), how.size, how.shape)
+    def decoded(path: File) -> Pixels:
+        image = read_image(path, white=how.white or SIXTEEN_BITS)
+        sides[path] = min(image.size)
+        return square(image, how.size, how.shape)
 
     for done, bad in enumerate(decode_into(images, enumerate(paths), decoded), 1):
-        for row, why in bad.items():
-            if not skip_bad:
-                raise InputError(f"{why}: {remedy}")
-            skipped[str(paths[row])] = why
+        skipped |= {str(paths[row]): why for row, why in bad.items()}
         if progress:
             progress(min(done * CHUNK, len(paths)), len(paths))
-    files = list(map(str, paths))
-    kept = [file not in skipped for file in files]
-    return Store(
-        images[kept] if skipped else images, None, (), {"files": list(compress(files, kept)), "skipped": skipped}
-    )
+    kept = [path for path in paths if str(path) not in skipped]
+    info = {"files": list(map(str, kept)), "sides": [sides[path] for path in kept], "skipped": skipped}
+    return Store(images[[str(path) not in skipped for path in paths]] if skipped else images, None, (), info)
+
+
+def are_few(bad: int, count: int) -> bool:
+    """Whether so many unreadable files are left out without being asked: one, or less than a hundredth."""
+    return bad <= 1 or bad < FEW * count
+
+
+def refusal(skipped: Mapping[str, str], count: int) -> InputError:
+    """Of files that cannot be read, by their names; of very many, the first ones."""
+    what = some(skipped.values(), LISTED)
+    if len(skipped) > 1:
+        what = f"{len(skipped)} of {count:,} images cannot be read: {what}"
+    return InputError(f"{what}: replace what is damaged, or use {argument('skip_bad', True)} to leave it out")
 
 
 def decode_into(
@@ -210,11 +228,15 @@ def _selected(store: Store, size: int, wanted: Wanted, name: str) -> Store:
     return replace(store, images=images, labels=labels, classes=classes)
 
 
-def _readable(paths: Sequence[Path], portion: int, load: Callable[[Sequence[Path]], Store]) -> Iterator[Store]:
+def _readable(paths: Sequence[File], portion: int, how: Square, named: Container[str] | None) -> Iterator[Store]:
+    """Stores of so many files. All that are `named` must be readable, and most others; None: any number may be bad."""
     found, skipped = 0, dict[str, str]()
     for start in range(0, len(paths), portion):
-        part = load(paths[start : start + portion])
-        found, skipped = found + len(part), skipped or part.info["skipped"]
+        part = read_files(paths[start : start + portion], how)
+        found, skipped = found + len(part), skipped | part.info["skipped"]
+        meant = {path: why for path, why in skipped.items() if path in (named or ())}
+        if meant or (named is not None and not are_few(len(skipped), len(paths))):
+            raise refusal(meant or skipped, len(paths))
         yield part
     if not found:
         raise _none_readable(len(paths), skipped)

@@ -1,9 +1,10 @@
 """The user's images -> a problem: read, split into pools, a tenth of the labelled source held out, hashed."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from rich.console import Console
@@ -11,10 +12,11 @@ from rich.markup import escape
 from rich.progress import Progress as Bar
 
 from adamatch.base.errors import shown
+from adamatch.base.urls import Url
 from adamatch.images.decode import Shape
 from adamatch.images.labels import some
-from adamatch.images.reading import read
-from adamatch.images.store import Labels, Pixels, Store
+from adamatch.images.reading import are_few, read, refusal
+from adamatch.images.store import Labels, Store
 from adamatch.images.tasks import Problem, Unlabelled, choose_labelled, labelled
 
 HELD_OUT = 0.1  # of the labelled source images, to estimate accuracy on the source
@@ -28,8 +30,10 @@ class UserData:
     def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
         self.skipped: dict[str, str] = {}
+        self.many_bad = False  # of some role more files cannot be read than are left out without being asked
         self.notes: list[str] = []
         self.seen: dict[str, Store] = {}
+        self.labels_per_class: int | None = None
         self.trained: Labels = np.zeros(0, np.int64)  # rows of the source that are trained on with their labels,
         self.held_out: Labels = np.zeros(0, np.int64)  # and those that are not trained on at all
 
@@ -51,9 +55,12 @@ class UserData:
                 shape=self.shape,
                 white=self.white if role in ("test", "target_labels") else 0,  # as the target's own
                 skip_bad=self.skip_bad,
+                check=False,
                 progress=lambda done, count: bar.update(task, completed=done, total=count or None),
             )
-        self.skipped |= store.info.get("skipped", {})
+        bad = store.info.get("skipped", {})
+        self.skipped |= bad
+        self.many_bad |= not (self.skip_bad or are_few(len(bad), len(store) + len(bad)))
         self.notes += store.info.get("notes", [])
         self.seen[role] = store
         return store
@@ -62,6 +69,7 @@ class UserData:
         self, source: Any, target: Any, target_labels: Any, test: Any, labels_per_class: int | None, seed: int
     ) -> Problem:
         """Labelled pools from the source and the target labels, if any. `target` None: the source's own images."""
+        self.labels_per_class = labels_per_class
         whole = self.read("source", source, labelled=True)
         assert whole.labels is not None
         notes: tuple[str, ...] = ()
@@ -84,9 +92,8 @@ class UserData:
         tests = {"source": _rows(whole, held_out)} if len(held_out) else {}
         if test is not None:
             tests["target"] = self.read("test", test, labelled=True, classes=whole.classes)
-            if count := _common(tests["target"].images, [part for pool in pools for part in pool.parts]):
-                trained_on = f"{count} of {len(tests['target'])} test images are trained on with their labels"
-                self.notes.append(f"{name_of(test)}: {trained_on}: leave them out, accuracy will be too high")
+        if self.many_bad:  # told of all images at once
+            raise refusal(self.skipped, len(self.skipped) + sum(map(len, self.seen.values())))
         chosen = tuple(rows.tolist()) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
@@ -117,14 +124,6 @@ def _hold_out(store: Store, needed: Labels, seed: int) -> Labels:
     return np.sort(np.concatenate(held_out))
 
 
-def _common(images: Pixels, parts: Sequence[Pixels]) -> int:
-    """How many of the images are in one of the parts, pixel by pixel."""
-    step = max(1, images.shape[1] // 16)  # compare a few pixels first
-    seen = {image[::step, ::step].tobytes(): image for part in parts for image in part}
-    pairs = ((image, seen.get(image[::step, ::step].tobytes())) for image in images)
-    return sum(other is not None and np.array_equal(image, other) for image, other in pairs)
-
-
 def _rows(store: Store, rows: Labels) -> Store:
     assert store.labels is not None
     return Store(store.images[rows], store.labels[rows], store.classes)
@@ -136,4 +135,6 @@ def name_of(images: Any) -> str:
         return some(map(str, images))
     if isinstance(images, (list, tuple)) and images and all(isinstance(each, (str, Path)) for each in images):
         return some(map(name_of, images), NAMED)
+    if isinstance(images, Url):
+        return urlsplit(images).path.rpartition("/")[2] or images  # its query may be a secret
     return Path(images).resolve().name if isinstance(images, (str, Path)) else type(images).__name__

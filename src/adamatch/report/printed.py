@@ -1,7 +1,7 @@
 """Results on the terminal: measurements of a run, predictions, and accuracy per class."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,14 @@ from adamatch.base.console import percent, print_table, say
 from adamatch.base.errors import shown
 from adamatch.base.files import parse, read_checked
 from adamatch.evaluate import Score
+from adamatch.images.checks import Finding
 from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
 from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import summary
 from adamatch.verdict.verdict import TWIN
+
+UNREADABLE, NAMED = 20, 3  # images that are named
 
 
 def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
@@ -113,6 +116,17 @@ def ending(model: Any, folder: Path) -> None:
     say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")
     if (folder / "report.html").exists():
         say(f"to look at: {folder / 'report.html'}")
+
+
+def findings(found: Sequence[Finding]) -> None:
+    """What was found in the images before training, with the names of some: of unreadable ones of many."""
+    table = Table("found in the images", "which", box=SIMPLE_HEAD)
+    for each in found:
+        names = list(each.files[: UNREADABLE if each.kind == "unreadable" else NAMED])
+        more = [f"and {len(each.files) - len(names)} more"] if len(each.files) > len(names) else []
+        table.add_row(Text(shown(each.line)), Text("\n".join(map(shown, names + more))))
+    if found:
+        print_table(table, stderr=True)
 
 
 def predictions(found: Predictions) -> None:

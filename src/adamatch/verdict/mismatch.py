@@ -1,16 +1,13 @@
-"""Signs that source and target do not fit together, from predictions of the network and its twin, and from images."""
+"""Signs that source and target do not fit together, from predictions of the network and its twin."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.console import percent
-from adamatch.images.store import Labels, Pixels
-from adamatch.verdict import image_checks
+from adamatch.images.checks import SHOWN, Finding
+from adamatch.images.store import Labels
 from adamatch.verdict.beside_twin import changed, misnamed
 from adamatch.verdict.calibrated import entropy
 from adamatch.verdict.class_shares import of_predictions
@@ -29,29 +26,18 @@ UNRELATED = 0.1  # kappa of network and twin, below which neither is to be belie
 SURE, SURE_ENOUGH = 0.2, 0.5  # the twin is sure of an image if it is surer than of a fifth of the held-out ones
 RENAMED = 0.5  # part of what the twin is sure of that adaptation gives another class, from which on it is a sign
 UNSURE, RENAMED_UNSURELY = 0.3, 0.1  # or this part, where the network itself is sure of less than UNSURE of all images
-LEAST, SOME = 3, 0.01  # images that are empty, or in both: at least so many, and such a part
-SHOWN = 24  # images that show what is meant
 NAMED = 5  # classes
 UNFIT = ("one class", "other kind", "overturned", "missing")  # with these neither an accuracy nor a gain is told
 
 
-class Warned(NamedTuple):
-    """A word for programs, a line for people, and the rows of target images that show it."""
-
-    kind: str
-    line: str
-    rows: list[int]
-    pairs: list[int] = []  # noqa: RUF012  # rows of labelled images, one for each of `rows`
-
-
-def of_outputs(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Warned]:
+def of_outputs(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> list[Finding]:
     """From outputs; `expected` are the shares of the source's labels [k]. Rows are those of the outputs."""
     worst = one_sided(outputs, expected, classes) or unrelated(outputs) or missing(outputs, expected, classes)
     found = (worst,) if worst else (overturned(outputs, classes), wrong_name(outputs, classes))
     return [each for each in found if each]
 
 
-def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Warned | None:
+def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Finding | None:
     """Nearly all images in one class: by the network, or by a twin that is as sure as of held-out images."""
     asked = {"": outputs.last}
     if outputs.twin is not None and len(outputs.source_labels) and _sure(outputs.twin).mean() >= SURE_ENOUGH:
@@ -65,11 +51,11 @@ def one_sided(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -
                 f"{percent(expected[top])} of the labelled images are of it: "
                 "are there other classes in the target, or did the others collapse into this one?"
             )
-            return Warned("one class", line, _surest(probabilities, predictions(probabilities) == top))
+            return Finding("one class", line, _surest(probabilities, predictions(probabilities) == top))
     return None
 
 
-def unrelated(outputs: EvalOutputs) -> Warned | None:
+def unrelated(outputs: EvalOutputs) -> Finding | None:
     """The predictions with and without adaptation have nothing to do with each other."""
     if outputs.twin is None:
         return None
@@ -80,10 +66,10 @@ def unrelated(outputs: EvalOutputs) -> Warned | None:
         f"with and without adaptation the network agrees on {found.agreement:.0%} of the target images, hardly more "
         "than by chance: is the target of the same kind as the labelled images?"
     )
-    return Warned("other kind", line, found.rows[:SHOWN].tolist())
+    return Finding("other kind", line, found.rows[:SHOWN].tolist())
 
 
-def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Warned | None:
+def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> Finding | None:
     """Classes that the labelled images have, and the target hardly has.
 
     Alignment gives every class its share of the target, also one that is not there. The twin knows no alignment: where
@@ -101,7 +87,7 @@ def missing(outputs: EvalOutputs, expected: Numbers, classes: Sequence[str]) -> 
     listed += f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     which = "it" if len(found) == 1 else "these"
     line = f"the target seems to have few or no images of {listed}: predictions of {which} are doubtful"
-    return Warned("missing", line, _surest(ours, np.isin(predictions(ours), found)))
+    return Finding("missing", line, _surest(ours, np.isin(predictions(ours), found)))
 
 
 def _absent(ours: Probabilities, twins: Probabilities, expected: Numbers) -> NDArray[np.bool_]:
@@ -132,7 +118,7 @@ def _half_unnamed(ours: Probabilities, twins: Probabilities, expected: Numbers) 
     return seldom & bool(confirmed and sure[called].mean() < AS_SURE * sure[~called].mean())
 
 
-def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
+def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> Finding | None:
     """Adaptation renames most of what the twin is sure of (as of held-out images); or some, and is sure of little.
 
     Alignment spreads a target of one class over all of them; so does a run that went wrong. Only of networks that began
@@ -152,10 +138,10 @@ def overturned(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
         f"{classes[int(shares.argmax())]!r}), and adaptation renames {renamed.sum() / sure.sum():.0%} of these: "
         "does the target have all classes, or did adaptation go wrong?"
     )
-    return Warned("overturned", line, _surest(outputs.twin.last, renamed))
+    return Finding("overturned", line, _surest(outputs.twin.last, renamed))
 
 
-def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
+def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> Finding | None:
     """Groups of images that may have got another class's name as a whole."""
     groups = misnamed(outputs)
     if not groups:
@@ -164,41 +150,7 @@ def wrong_name(outputs: EvalOutputs, classes: Sequence[str]) -> Warned | None:
     told += [f"{len(groups) - NAMED} more"] if len(groups) > NAMED else []
     line = f"a group of images may have got the wrong name: what is called {', and '.join(told)}, wholly or in part"
     of_each = SHOWN // len(groups[:NAMED])
-    return Warned("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:of_each]])
-
-
-def of_images(target: Pixels, labelled: Pixels) -> list[Warned]:
-    """From pixels: rows are those of the two arrays."""
-    found, enough = [], max(LEAST, SOME * len(target))
-    empty, usual = image_checks.empty(target), len(image_checks.empty(labelled)) / max(1, len(labelled))
-    if len(empty) >= enough and len(empty) / len(target) > 2 * usual:
-        line = f"{len(empty)} of {len(target)} target images are empty or of one colour"
-        found.append(Warned("empty", f"{line}: take them out, they teach nothing", empty[:SHOWN].tolist()))
-    pairs = image_checks.nearly_same(target, labelled)
-    if len(pairs) >= enough:
-        line = f"{len(pairs)} of {len(target)} target images are nearly the same as labelled ones"
-        rows = pairs[:SHOWN].T.tolist()
-        found.append(Warned("same images", f"{line}: then estimates are too good", *rows))
-    return found
-
-
-def of_names(classes: Sequence[str]) -> list[Warned]:
-    """Classes that are likely one: they differ in case, spaces, signs or a plural's ending alone."""
-    groups: dict[str, list[str]] = {}
-    for name in classes:
-        groups.setdefault(_plain(name), []).append(repr(name))
-    lines = [f"are these the same class? {' and '.join(group)}" for group in groups.values() if len(group) > 1]
-    return [Warned("names", line, []) for line in lines]
-
-
-def _plain(name: str) -> str:
-    letters = re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", name).casefold())
-    if not any(sign.isalpha() for sign in letters):
-        return name  # numbers, or signs alone: 1.0 and 10 are two classes
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
-        if letters.endswith(ending) and len(letters) >= len(ending) + 2 and not letters.endswith(("ss", "us", "is")):
-            return letters.removesuffix(ending) + instead
-    return letters
+    return Finding("wrong name", line, [int(row) for each in groups[:NAMED] for row in each.rows[:of_each]])
 
 
 def _sure(outputs: EvalOutputs) -> NDArray[np.bool_]:

@@ -14,10 +14,11 @@ classes         their names, in the order of
 shares          {"source" (of its labels), "target" (of predictions), "twin" (of its own), "estimated" (of the target,
                 by a correction of its predictions; null where a class has no held-out image)}: numbers adding up to 1,
                 or null
-warnings        [{"kind", "line", "rows", "pairs"}]: one class, other kind, missing, overturned, wrong name, empty, same
-                images, names; some target images that show it, and labelled ones where they come in pairs
+warnings        [{"kind", "line", "rows", "pairs", "files"}]. Of predictions: one class, other kind, missing,
+                overturned, wrong name. Of images, before training: unreadable, two classes, same images, test images,
+                empty, tiny, few images, names. Target and labelled images that show it, and files' names for people
 
-Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones.
+Rows count the unlabelled target images as training saw them; `pairs` count the labelled ones that it saw.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from adamatch.images.checks import Finding
 from adamatch.images.store import Labels
 from adamatch.images.tasks import Labelled, Unlabelled
 from adamatch.verdict import accuracy, class_shares, mismatch
 from adamatch.verdict.beside_twin import changed
-from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, sample, sampled_rows
+from adamatch.verdict.eval_outputs import EvalOutputs, Numbers, sampled_rows
 from adamatch.verdict.eval_outputs import accuracy as measured
 
 FILE = "judge.json"  # in a run's folder
@@ -41,21 +43,19 @@ MOVES = 10  # pairs of classes between which images moved
 
 
 def verdict(
-    outputs: EvalOutputs, target: Unlabelled, labelled: Labelled, classes: Sequence[str], *, same: bool = False
+    outputs: EvalOutputs,
+    target: Unlabelled,
+    labelled: Labelled,
+    classes: Sequence[str],
+    findings: Sequence[Finding] = (),
 ) -> dict[str, Any]:
-    """All of judge.json. `same`: source and target are one set, so that the same images are no surprise."""
+    """All of judge.json. `findings`: what was found in the images before training."""
     count = len(target)
     labels = labelled.labels if labelled.labels.ndim == 1 else outputs.source_labels
     expected = class_shares.of_labels(labels, len(classes))  # type: ignore[arg-type]  # class numbers
-    in_target, in_labelled = (sampled_rows(sum(map(len, each.parts))) for each in (target, labelled))
+    in_target = sampled_rows(count)
     signs = mismatch.of_outputs(outputs, expected, classes)
-    signs += mismatch.of_images(sample(target.parts), sample(labelled.parts))
-    warned = [
-        each._replace(rows=in_target[each.rows].tolist(), pairs=in_labelled[each.pairs].tolist() if each.pairs else [])
-        for each in signs
-        if not (same and each.kind == "same images")
-    ]
-    warned += mismatch.of_names(classes)
+    warned = [*(each._replace(rows=in_target[list(each.rows)].tolist()) for each in signs), *findings]
     kinds = {each.kind for each in warned}
     fits = kinds.isdisjoint(mismatch.UNFIT)
     low, high = (accuracy.range_of(outputs) if fits else None) or (None, None)
