@@ -54,7 +54,7 @@ class Whole(nn.Module):
 
     def __init__(self, net: EfficientNetLite) -> None:
         super().__init__()
-        self.net, self.lower = net, Lower(net, len(net.in_order))
+        self.net, self.lower, self.head = net, Lower(net, len(net.in_order)), net.head
 
     def features(self, x: Tensor) -> Tensor:
         """[N, 3, H, W] -> [N, 1280]."""
@@ -62,7 +62,7 @@ class Whole(nn.Module):
         return self.net.above(lower, None, len(self.net.in_order))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.net.head(self.features(x))
+        y: Tensor = self.head(self.features(x))
         return y
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -142,7 +143,11 @@ def feature_map(model: Any, source: Pool, target: Pool) -> FeatureMap | None:
         return None
     points, how = _plane(np.concatenate([found[0], found[1]]))
     labels = np.array([source.labels[row] for row in rows[0]], np.int64)
-    predicted = predict(net, images[1], model.machine).argmax(1)
+    head = getattr(net, "head", None)
+    if isinstance(head, nn.Linear):  # on features that are there already
+        predicted = head(torch.from_numpy(found[1]).to(model.machine.device)).argmax(1).cpu().numpy()
+    else:
+        predicted = predict(net, images[1], model.machine).argmax(1)
     return FeatureMap(points[: len(labels)], labels, points[len(labels) :], predicted, how)
 
 
