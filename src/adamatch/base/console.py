@@ -83,7 +83,7 @@ class _Bar(ProgressColumn):
 
 class _Told(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(shown(str(task.fields["stage"])))
+        return Text(shown(str(task.fields["stage"])), no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager
