@@ -99,13 +99,13 @@ def fit(call: Call, source: Path, target: Path, out: Path, *more: object) -> Out
 def test_fit_tells_its_choices_and_an_honest_estimate(data: Path) -> None:
     said = " ".join((data / "said.txt").read_text().split())
     assert "network: wrn-small, because there is no GPU" in said
-    counts = "27 labelled and 9 unlabelled images; 3 more labelled ones are held out"
+    counts = "27 labelled and 9 unlabelled images; 3 more labelled ones are set aside"
     assert f"3 classes (blue, green, red), {counts}" in said
-    assert "9 unlabelled images are fewer than a batch of 12: some come more than once in a batch" in said
+    assert "9 unlabelled images are fewer than the 12 of a training step: some come twice in it" in said
     printed = (data / "printed.txt").read_text()
     assert "accuracy on 3 held-out source images: " in printed
     assert "target predictions" in printed  # what adaptation changed
-    assert "target images above the confidence threshold" in printed
+    assert "target images used as pseudo-labels" in printed
     assert "adamatch predict run IMAGES" in printed
 
 

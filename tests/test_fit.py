@@ -76,7 +76,7 @@ def test_without_batch_norm_it_is_said_once_that_both_forwards_coincide(
 ) -> None:
     fit(tmp_path / "run", network=network(norm), quiet=False)
     said = " ".join(capsys.readouterr().err.split())
-    assert said.count("both forwards of AdaMatch coincide") == (0 if norm else 1)
+    assert said.count("its two forward passes are the same") == (0 if norm else 1)
 
 
 def test_a_network_that_does_not_fit_the_classes(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_surest_labels_are_held_on_to_where_domains_look_alike(
     given: dict[str, Any] = {"out": tmp_path / "run", "network": "wrn-tiny", "weights": start}
     asked: list[tuple[int, int]] = []
 
-    def likeness(net: nn.Module, source: Any, target: Any, machine: Machine) -> float:
+    def likeness(net: nn.Module, source: Any, target: Any, machine: Machine, advance: Any) -> float:
         asked.append((len(source[0]), len(target[0])))
         return share
 
@@ -262,6 +262,37 @@ def test_a_run_among_the_images_is_refused(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(given: dict[str, Any], says: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=says):
         fit(tmp_path / "run", **given)
+
+
+def test_a_run_without_a_page_gets_one_when_the_call_asks_for_it(tmp_path: Path) -> None:
+    fit(tmp_path / "run", report=False)
+    assert (tmp_path / "run/judge.json").exists()
+    assert not (tmp_path / "run/report.html").exists()
+    before = (tmp_path / "run/result.json").read_bytes()
+    fit(tmp_path / "run")
+    assert (tmp_path / "run/report.html").exists()
+    assert (tmp_path / "run/result.json").read_bytes() == before  # it is not trained again
+
+
+def test_the_first_line_comes_before_an_image_is_read_and_every_stage_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = UserData.read
+
+    def read(self: UserData, role: str, *given: Any, **how: Any) -> Any:
+        if role == "source":
+            told.append(capsys.readouterr().err)
+        return reading(self, role, *given, **how)
+
+    told: list[str] = []
+    monkeypatch.setattr(UserData, "read", read)
+    fit(tmp_path / "run", quiet=False)
+    assert told[0].splitlines()[0] == "12 + 9 images, 3 classes"
+    lines = capsys.readouterr().err.splitlines()
+    stages = ["reading images: source", "reading images: target", "model: training", "twin: training"]
+    found = [lines.index(line) for line in (*stages, "the verdict: what can be said without labels")]
+    assert found == sorted(found)
+    assert found[-1] < lines.index("the page, report.html")
 
 
 def test_a_run_that_ends_without_its_page_says_what_makes_one(

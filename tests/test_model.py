@@ -315,7 +315,7 @@ def test_it_shows_its_classes_and_what_was_measured(model: Model, monkeypatch: p
     assert ten.endswith("10: a, b, c, d, e, f, g, h, i, j")
     assert eleven.endswith("11: a, b, c, d, e, f, g, h, i, j, ...")
     assert "Sequential, images" in repr(replace(model, net=network(norm=False), network=""))
-    monkeypatch.setattr("adamatch.model.summary.table", lambda verdict, measured: [("told", f"of {verdict}")])
+    monkeypatch.setattr("adamatch.model.summary.table", lambda verdict, **_: [("told", f"of {verdict}")])
     assert repr(replace(model, history={"judge": "it"})).splitlines() == [*plain, "  told     of it"]
 
 

@@ -124,8 +124,8 @@ def test_a_smaller_batch_has_the_average_of_its_steps() -> None:
 @pytest.mark.parametrize(
     ("machine", "changes", "said"),
     [
-        (GPU, {"knn_anchor": True}, "the surest labels of neighbours"),
-        (CPU, ALIKE_ON_CPU, "keeps the statistics"),  # where blocks are frozen
+        (GPU, {"knn_anchor": True}, "labels of their neighbours"),
+        (CPU, ALIKE_ON_CPU, "batch norm stays"),  # where blocks are frozen
     ],
 )
 def test_where_domains_look_alike_more_is_kept_of_what_was_learned(
@@ -137,7 +137,7 @@ def test_where_domains_look_alike_more_is_kept_of_what_was_learned(
     assert different.recipe == open_.recipe
     assert alike.alike is different.alike is None
     assert alike.reasons[-1].startswith("source and target look similar")
-    assert "2.5% of the nearest neighbours" in alike.reasons[-1]
+    assert "2.5% of the images that look most like" in alike.reasons[-1]
     assert said in alike.reasons[-1]
     assert "look different" in different.reasons[-1]
 

@@ -106,7 +106,7 @@ def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pyt
     )
     assert verdict["shares"]["source"] == pytest.approx([1 / 3] * 3, abs=1e-4)
     assert "20% to 40% more time (twin=False leaves it out)" in " ".join(said.split())
-    assert "accuracy on the target: cannot be told" in printed
+    assert "How many target images are right cannot be told without labels" in printed
     assert "adaptation changed: " in printed
     shown = adamatch.load(tmp_path / "run")
     assert "accuracy on the target" in repr(shown)

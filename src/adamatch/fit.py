@@ -4,7 +4,7 @@ import copy
 import functools
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ def fit(
     seed: int = 0,
     skip_bad: bool = False,
     overwrite: bool = False,
+    report: bool = True,
     quiet: bool = False,
     **settings: Any,
 ) -> Model:
@@ -81,6 +82,7 @@ def fit(
                     where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
+    report          whether the page report.html is made; the same call makes it later, without training again
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
@@ -99,6 +101,9 @@ def fit(
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         source, target, target_labels, test = given.values()
         same = source is target or same_files(source, target)
+        execution = Execution(machine, quiet=quiet)
+        for line in plan.opening(source, None if same else target, twin=twin and method != ALONE, report=report):
+            execution.say(line)
         chosen = plan.choose(
             asked,
             str(weights) if own is None else "none",
@@ -127,11 +132,12 @@ def fit(
                 weights=chosen.weights,
                 recipe=chosen.recipe,
             )
-            folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
+            folder = RunFolder(out)
             held = None if overwrite else ranks.from_first(folder.recipe)
             few = not chosen.weights and few_of_many(problem, plan.FEW)  # then there is one domain
-            findings = ranks.from_first(lambda: checks.look(data, same=same or few))
-            seen = plan.Seen(run, problem, few, own, held, machine)
+            with execution.bar("looking at the images"):
+                findings = ranks.from_first(lambda: checks.look(data, same=same or few))
+            seen = plan.Seen(run, problem, few, own, held, machine, execution.bar)
             chosen = plan.refine(chosen, seen, choose_batch="batch" not in asked)
         run = replace(run, recipe=replace(chosen.recipe, white=data.white))
         for line in (f"machine: {machine}", *chosen.reasons, *_remarks(problem, run.recipe)):
@@ -144,14 +150,19 @@ def fit(
         beside = twins.plan(run, problem) if twin else None
         if beside and (overwrite or not ranks.from_first(lambda: twins.is_trained(out))):
             execution.say(beside.line)
+            execution = replace(execution, whose="model: ", twin_cost=beside.cost)
         with folder.hold():
             model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
-            with page.named(out):
+            execution = replace(execution, whose="")
+            with page.named(out) if report else nullcontext():
                 if beside:
                     twins.train(beside, problem, folder, execution, net=own)
-                told = replace(finalised(model, problem, folder, findings), folder=out)
+                with execution.bar("the verdict: what can be said without labels"):
+                    told = replace(finalised(model, problem, folder, findings), folder=out)
                 if ranks.rank() == 0 and page.is_older(out):
-                    page.finish(told, problem, data, given)
+                    if report:
+                        with execution.bar("the page, report.html"):
+                            page.finish(told, problem, data, given)
                     if own is not None:
                         with suppress(InputError):  # without it, the command line cannot predict
                             told.export(out / ONNX)
@@ -196,14 +207,12 @@ def _remarks(problem: Problem, recipe: Recipe) -> list[str]:
         f"{len(problem.unlabelled):,} unlabelled images"
     ]
     if "source" in problem.tests:
-        lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are held out, to estimate accuracy"
+        lines[0] += f"; {len(problem.tests['source']):,} more labelled ones are set aside, to measure accuracy on"
     counts = labelled_counts(recipe, problem.labelled, len(problem.classes))
     pools = [("labelled", len(pool), count) for pool, count in zip(problem.labelled, counts, strict=True)]
     for kind, length, batch in (*pools, ("unlabelled", len(problem.unlabelled), recipe.batch * recipe.uratio)):
         if length < batch and recipe.last_step:
-            lines.append(
-                f"{length} {kind} images are fewer than a batch of {batch}: some come more than once in a batch"
-            )
+            lines.append(f"{length} {kind} images are fewer than the {batch} of a training step: some come twice in it")
     return lines
 
 

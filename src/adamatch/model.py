@@ -27,6 +27,7 @@ from adamatch.images.decode import SIXTEEN_BITS, Shape
 from adamatch.images.reading import read, stream
 from adamatch.initialise.embed import features
 from adamatch.kernels import runtime
+from adamatch.networks.frozen import sooner
 from adamatch.predictions import Predictions
 from adamatch.report import page
 from adamatch.train import speed
@@ -113,9 +114,11 @@ class Model:
         """The same for any number of images: how many (0: not known), and predictions a portion at a time."""
         count, stores = stream(images, size=self.size, shape=self.shape, white=self.white, skip_bad=skip_bad)
 
+        net = sooner(self.net, self.machine.device)
+
         def portions() -> Iterator[Predictions]:
             for store in stores:
-                probabilities = predict(self.net, store.images, self.machine)
+                probabilities = predict(net, store.images, self.machine)
                 files, notes = tuple(store.info["files"]), tuple(store.info.get("notes", ()))
                 yield Predictions(files, probabilities, self.classes, store.info["skipped"], notes)
 
@@ -125,7 +128,7 @@ class Model:
         """Accuracy, in all and per class, on labelled images: a folder per class, a CSV, arrays, a dataset."""
         how: dict[str, Any] = {"size": self.size, "shape": self.shape, "white": self.white, "skip_bad": skip_bad}
         store = read(images, classes=self.classes, labelled=True, drop_unknown=True, **how)
-        found = score(predict(self.net, store.images, self.machine), store)
+        found = score(predict(sooner(self.net, self.machine.device), store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
     def report(self, *, show: bool = False) -> Path:

@@ -1,6 +1,7 @@
 """The plan of a `fit`: what "auto" becomes on this machine and for these images, each choice with its reason."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +15,9 @@ from adamatch.config import presets
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.config.schema import checked, settings_of
+from adamatch.images.reading import counted
 from adamatch.images.tasks import Problem
-from adamatch.initialise.domain_similarity import ENOUGH, likeness
+from adamatch.initialise.domain_similarity import ENOUGH, MOST, likeness
 from adamatch.methods import METHODS
 from adamatch.networks.pretrained import IMAGENET, INSTALL, WHEELS, has_imagenet, imagenet, images_of, is_pretrained
 from adamatch.networks.weights import load_weights
@@ -66,6 +68,15 @@ def asked_for(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def opening(source: Any, target: Any, *, twin: bool, report: bool) -> list[str]:
+    """What is told first, before any image is read: how many there are, and what comes. `target` None: the source."""
+    count, classes = counted(source, labelled=True)
+    others = "" if target is None else f" + {counted(target, labelled=False)[0]:,}"
+    told = [f"{count:,}{others} images" + (f", {classes:,} classes" if classes else "")] if count else []
+    coming = ["reading", "training", *["training a twin without adaptation"] * twin, "the verdict"]
+    return [*told, f"what comes: {', '.join([*coming, *['the page'] * report])}"]
+
+
 def choose(
     asked: Mapping[str, Any], weights: str, side_of: Callable[[], int], machine: Machine, *, few_labels: bool = False
 ) -> Plan:
@@ -84,14 +95,13 @@ def choose(
         values = dict(presets.FROZEN)
         if on_gpu and all(map(has_imagenet, presets.NEIGHBOUR_NETWORKS.split(","))):
             values["neighbour_networks"] = presets.NEIGHBOUR_NETWORKS
-        reasons.append("the network stays as it is: only a classifier is trained, on its features")
+        reasons.append("the network stays as it is: only a classifier on top of it is trained")
     elif weights and not on_gpu and network in WHEELS and "frozen" not in asked:
         values = dict(presets.PHOTOGRAPHS_ON_CPU)
         reasons.append(
-            f"there is no GPU: {values['frozen']} of the network's 16 blocks stay as they are, computed once for "
-            f"{2 * values['cached_views']} augmentations of each image; the rest is trained "
-            f"({argument('frozen', 0)}: all of it). "
-            f"{MINUTES}"
+            f"there is no GPU: the network's first {values['frozen']} of 16 blocks stay as they are, computed once for "
+            f"{2 * values['cached_views']} versions of each image; the rest is trained ({argument('frozen', 0)}: all "
+            f"of it). {MINUTES}"
         )
         if "size" not in asked:
             size = presets.SIZE_ON_CPU
@@ -123,14 +133,14 @@ def choose(
     if values.get("mirror", True):
         never = argument("mirror", False)
         reasons.append(
-            f"images may be flipped horizontally, as in the paper: {never} for digits, letters, left and right"
+            f"images may be mirrored in training, as in the paper: {never} for digits, letters, left and right"
         )
     if size < SMALLEST:
         raise InputError(f"size must be at least {SMALLEST}, not {shortened(size)}")
     if values.get("frozen") and values.get("strong", "cta") == "cta":
         values["strong"] = "randaugment"
         reasons.append(
-            "strong augmentation: randaugment, because precomputed augmentations cannot adapt as CTAugment does"
+            "strong augmentation: randaugment, because augmentations computed once cannot adapt as those of cta do"
         )
     recipe = Recipe(**values | {"network": network, "size": size, "shape": wants.shape})
     changes = presets.ALIKE_ON_CPU if recipe.frozen else presets.ALIKE
@@ -145,12 +155,12 @@ def _network(asked: Mapping[str, Any], weights: str, side_of: Callable[[], int],
     if not network and weights in ("auto", IMAGENET) and large:
         lite = LITE_FROZEN if asked.get("images") == 0 and has_imagenet(LITE_FROZEN) else LITE
         if has_imagenet(lite) or weights == IMAGENET:
-            reasons.append(f"network: {lite} from ImageNet's weights, because these look like photographs")
+            reasons.append(f"network: {lite}, already trained on ImageNet, because these look like photographs")
             return lite, IMAGENET
-        reasons.append(f"a network with ImageNet's weights would do much better on photographs: {INSTALL}")
+        reasons.append(f"a network already trained on ImageNet would do much better on photographs: {INSTALL}")
     elif not network and weights == "auto" and "size" in asked and side_of() >= PHOTOGRAPH:
         reasons.append(
-            f"size: below {PHOTOGRAPH} pixels a network does not start from ImageNet's weights, which photographs need"
+            f"size: below {PHOTOGRAPH} pixels no network that was trained on ImageNet is used, and photographs need one"
         )
     if weights == "auto":
         weights = IMAGENET if is_pretrained(network) else "none"
@@ -169,6 +179,7 @@ class Seen:
     net: nn.Module | None  # a network of one's own
     held: Recipe | None  # of the run that is in the folder
     machine: Machine
+    bar: Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def refine(plan: Plan, seen: Seen, *, choose_batch: bool) -> Plan:
@@ -201,7 +212,9 @@ def _by_likeness(plan: Plan, seen: Seen) -> Plan:
     net = networks.build(name, len(problem.classes))
     load_weights(net, imagenet(name) if plan.weights == IMAGENET else plan.weights)
     source, target = problem.labelled[0].parts, problem.unlabelled.parts
-    return with_likeness(plan, ranks.from_first(lambda: likeness(net, source, target, seen.machine)))
+    count = sum(min(MOST, sum(map(len, parts))) for parts in (source, target))
+    with seen.bar("comparing source and target", count) as advance:
+        return with_likeness(plan, ranks.from_first(lambda: likeness(net, source, target, seen.machine, advance)))
 
 
 def with_likeness(plan: Plan, likeness: float) -> Plan:
@@ -212,14 +225,15 @@ def with_likeness(plan: Plan, likeness: float) -> Plan:
         ending = "source and target look different"
     elif recipe.knn_anchor:
         ending = (
-            "source and target look similar: until pseudo-labels count, training uses the surest labels of neighbours"
+            "source and target look similar: at first, target images are trained on with labels of their neighbours"
         )
     else:
         ending = (
-            "source and target look similar: batch norm keeps the statistics it starts with, and the learning rate is "
-            f"{recipe.lr:g}"
+            "source and target look similar: the network's batch norm stays as it was on ImageNet, and the learning "
+            f"rate is {recipe.lr:g}"
         )
-    reason = f"{ending} ({likeness:.1%} of the nearest neighbours are of the other domain; similar from {ENOUGH:.1%})"
+    near = f"{likeness:.1%} of the images that look most like one of them are of the other"
+    reason = f"{ending} ({near}; similar from {ENOUGH:.1%})"
     return replace(plan, recipe=recipe, alike=None, reasons=(*plan.reasons, reason))
 
 

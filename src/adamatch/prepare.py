@@ -71,7 +71,7 @@ def _load_weights(net: nn.Module, run: Run, folder: RunFolder) -> tuple[str | No
     if run.continues:
         earlier = Model.load(folder.earlier, net=copy.deepcopy(net), device="cpu")
         net.load_state_dict(earlier.net.state_dict())
-        return f"weights of the finished run in {folder.earlier}: all of them loaded", False
+        return f"starting weights: those of the finished run in {folder.earlier}", False
     if not run.weights:
         return None, False
     if run.weights != IMAGENET:
@@ -83,11 +83,11 @@ def _load_weights(net: nn.Module, run: Run, folder: RunFolder) -> tuple[str | No
 
 def _remarks(run: Run, net: nn.Module) -> Iterator[str]:
     """Warnings about a network before it is trained."""
-    void = "both forwards of AdaMatch coincide, and interpolation changes nothing"
+    void = "then a part of AdaMatch changes nothing (its two forward passes are the same)"
     if run.method == "adamatch" and not has_batch_norm(net):
         yield f"this network has no batch norm: {void}"
     elif run.method == "adamatch" and run.recipe.batch_norm == "kept" and run.recipe.last_step:
-        yield f"batch norm keeps the statistics it starts with: {void}"
+        yield f"batch norm stays as it was: {void}"
     if ranks.count() > 1:
         yield f"{ranks.count()} ranks share every batch: {run.recipe.batch // ranks.count()} labelled images each"
         if has_foreign_batch_norm(net):

@@ -35,11 +35,10 @@ class Twin:
         """The announcement."""
         recipe, without = self.run.recipe, f"({argument('twin', False)} leaves it out)"
         if not recipe.last_step:
-            return f"then the same with the labelled images alone, to see what adaptation changes {without}"
+            return f"afterwards the same with the labelled images alone, to see what adaptation changes {without}"
         return (
-            f"then the same network is trained on the labelled images alone, to see what adaptation changes: "
-            f"{recipe.last_step:,} steps of {recipe.batch} images, {self.cost:.0%} to {2 * self.cost:.0%} more time "
-            f"{without}"
+            "afterwards a twin is trained, the same network on the labelled images alone, to see what adaptation "
+            f"changes: {self.cost:.0%} to {2 * self.cost:.0%} more time {without}"
         )
 
 
@@ -67,5 +66,6 @@ def train(twin: Twin, problem: Problem, folder: RunFolder, execution: Execution,
     inside = RunFolder(folder.path / TWIN)
     done = ranks.from_first(lambda: is_trained(folder.path))
     if not done:
-        execution.say("now on the labelled images alone")
-    return solve(twin.run, problem, inside, replace(execution, quiet=execution.quiet or done, brief=True), net=net)
+        execution.say("now the twin: the same network, trained on the labelled images alone")
+    how = replace(execution, quiet=execution.quiet or done, brief=True, whose="twin: ", twin_cost=0.0)
+    return solve(twin.run, problem, inside, how, net=net)

@@ -1,15 +1,19 @@
 """Names of files and classes come from anywhere: a terminal, a table or a spreadsheet only shows them."""
 
+import io
 import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from rich.table import Table
 
 from adamatch.base import console
@@ -103,6 +107,51 @@ def test_no_two_columns_have_one_name() -> None:
     assert columns(["class", "path"]) == [*first, "class (class)", "path (class)"]
     for classes in (["path (class)", "path"], ["path", "path (class)"]):
         assert len(set(columns(classes))) == 5
+
+
+def test_without_a_terminal_a_stage_is_a_line_and_another_each_30_seconds_while_it_lasts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "EVERY", 0.05)
+    with console.progress_bar(f"features of {CLEAR}", 4000) as stage:
+        stage(1200)
+        time.sleep(0.4)  # as in a library: nothing moves
+    name = f"features of {shown(CLEAR)}"
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == name
+    assert others
+    assert set(others) == {f"{name}: 1,200 of 4,000"}
+    with console.progress_bar("nothing", quiet=True):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == ""
+    assert threading.active_count() == 1
+
+
+def test_on_a_terminal_a_stage_is_a_bar_that_goes() -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100, _environ={})
+    with console.progress_bar("twin: training", 40, out=terminal) as stage:
+        stage(10)
+        stage.note = "8 images/s"
+        time.sleep(0.4)
+    shown_text = screen.getvalue()
+    assert "twin: training" in shown_text
+    assert "10 of 40, 8 images/s" in shown_text
+    assert shown_text.endswith("\x1b[2K")  # nothing of it stays
+
+
+def test_the_time_left_is_that_of_the_measured_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    stage = console.Stage("views", 100)
+    stage(40)  # of an earlier run
+    stage.restart()
+    clock[0] = 6.0
+    assert str(stage) == "40 of 100"
+    stage(20)
+    assert str(stage) == "60 of 100, about 12 s left"
+    clock[0] = 1.0
+    assert str(stage) == "60 of 100"  # a second says nothing yet
 
 
 ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}

@@ -7,7 +7,7 @@ from torch import nn
 from adamatch import networks
 from adamatch.base.errors import InputError
 from adamatch.networks.efficientnet_lite import EfficientNetLite
-from adamatch.networks.frozen import Lower, Upper, Whole
+from adamatch.networks.frozen import Lower, Upper, Whole, sooner
 from adamatch.networks.norm import BatchNorm
 
 
@@ -42,6 +42,10 @@ def test_all_blocks_folded_have_the_features_of_the_network() -> None:
     expected = net.features(x)
     assert expected.std() > 0.01
     torch.testing.assert_close(Whole(net).features(x), expected, rtol=1e-4, atol=1e-4)
+    faster = sooner(net, torch.device("cpu"))
+    torch.testing.assert_close(faster(x), net(x), rtol=1e-4, atol=1e-4)
+    assert faster is not net is sooner(net, torch.device("cuda"))
+    assert all(each.requires_grad for each in net.parameters())  # it can still be trained
 
 
 @torch.no_grad()

@@ -64,7 +64,7 @@ def test_a_round_trip_loads_everything(build: Any, name: str, tmp_path: Path) ->
     assert (report.fresh, dict(report.misfits), report.unused, report.notes) == ((), {}, (), ())
     assert report.share == 1.0
     assert "100.0% of the network's parameters" in str(report)
-    assert "head: loaded" in str(report)
+    assert "classifier: loaded" in str(report)
 
 
 def test_a_head_for_other_classes_stays_new(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_head_for_other_classes_stays_new(tmp_path: Path) -> None:
     assert torch.equal(here.head.weight, before["head.weight"])
     assert torch.equal(here.head.bias, before["head.bias"])
     assert (report.fresh, dict(report.misfits), report.unused) == ((), {}, ())
-    assert "head: new, 5x8; there it has 7x8" in str(report)
+    assert "classifier: new, for your 5 classes (there it has 7)" in str(report)
     assert 0.9 < report.share < 1
     body = {name: value for name, value in there.items() if "head" not in name}
     assert "there is none there" in load_weights(here, save(tmp_path, body)).head
@@ -238,5 +238,5 @@ def test_weights_of_timm_for_another_network_note_how_they_know_pixels(monkeypat
     here = deep(seed=2)
     report = load_weights(here, "timm:known")
     assert agree(here, state_of(deep(1000, seed=1)), but="head")
-    assert "weights of timm:known" in str(report)
+    assert "starting weights: timm:known" in str(report)
     assert "mean (0.485, 0.456, 0.406)" in str(report)

@@ -3,12 +3,17 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from colours import CLASSES, arrays
+from report.runs import made
 
 from adamatch.images.store import Store
 from adamatch.images.tasks import Problem, Unlabelled
-from adamatch.report.printed import lines, measured
+from adamatch.report import record as recorded
+from adamatch.report import sections
+from adamatch.report.image_statistics import ImageStatistics
+from adamatch.report.printed import lines, measured, verdict
 from adamatch.train.run_folder import RunFolder
 
 
@@ -41,23 +46,42 @@ def test_with_target_labels(tmp_path: Path) -> None:
     told = lines(found, task="ssda", classes=3)
     assert told == [
         "accuracy on the labelled target images: 80.0 % (median of the last 4 evaluations)",
-        "target images above the confidence threshold, at the end: 0%",
+        "target images used as pseudo-labels, at the end: 0%",
     ]
 
 
 @pytest.mark.parametrize(
-    ("twin", "says"),
+    ("twin", "judged", "says"),
     [
-        (60.5, "Adaptation helped: +19.5 points, 60.5 % with the labelled images alone"),
-        (79.5, "Adaptation changed little: +0.5 points, 79.5 % with the labelled images alone"),
-        (88.0, "Adaptation did harm: -8.0 points, 88.0 % with the labelled images alone; the better model is in the "),
+        (
+            60.5,
+            2.0,
+            ["Adaptation helped.", "right on 80.0 %", "It is 19.5 points better than the same network trained"],
+        ),
+        (79.5, 9.0, ["Adaptation changed little.", "right on 80.0 %", "It is 0.5 points better"]),
+        (88.0, 9.0, ["Adaptation did harm.", "right on 80.0 %", "It is 8.0 points worse", "Take the twin instead: "]),
+        (None, -9.0, ["Adaptation likely did harm.", "cannot be told", "likely 9.0 points worse", "Measure both on"]),
+        (None, 9.0, ["Adaptation likely helped.", "cannot be told", "likely 9.0 points better"]),
+        (None, None, ["cannot be told", "It predicts another class than the same network"]),
     ],
 )
-def test_the_gain_or_harm_that_was_measured(twin: float, says: str, tmp_path: Path) -> None:
-    (tmp_path / "twin").mkdir()
-    folder(tmp_path / "twin", [], accuracy=twin)
-    found = measured(folder(tmp_path, [], accuracy=80.0), problem(0))
-    assert lines(found, task="uda", classes=3)[1].startswith(says)
+def test_the_terminal_tells_what_the_page_tells(
+    twin: float | None, judged: float | None, says: list[str], tmp_path: Path
+) -> None:
+    """The same head and sentences, with the twin's predictions on a third of the images changed."""
+    accuracy, evaluated = None if twin is None else 80.0, {"median_of": 1, "evaluations": []}
+    judge = {"gain": judged, "twin": {"agreement": 66.67}, "range": {"at_least": None, "at_best": None}}
+    run = made(
+        tmp_path / "run", [np.eye(3)], CLASSES, judge=judge, accuracy=accuracy, source_accuracy=None, **evaluated
+    )
+    made(run / "twin", [np.eye(3)[[0, 1, 1]]], CLASSES, accuracy=twin, source_accuracy=None, **evaluated)
+    told = verdict(measured(RunFolder(run), problem(0)), judge, run)
+    assert len(told) == len(says)
+    assert all(words in line for words, line in zip(says, told, strict=True))
+    record = recorded.read(run)
+    page = sections.verdict(record, sections.predicted(record, ImageStatistics()))
+    sentences = [*([f"{page['head']}."] if judged is not None else []), *page["sentences"]]
+    assert told[: len(sentences)] == sentences
 
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:

@@ -125,9 +125,9 @@ def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("judge", "head", "words"),
     [
-        ({"range": {"at_least": 60, "at_best": 80}, "gain": 9.0}, "Adaptation helped", "between 60 and 80 %"),
-        ({"range": {"at_least": 60, "at_best": 80}, "gain": -9.0}, "Adaptation did harm", "9.0 points worse"),
-        ({"gain": 0.4}, "Adaptation changed little", "cannot be told"),
+        ({"range": {"at_least": 60, "at_best": 80}, "gain": 9.0}, "Adaptation likely helped", "between 60 and 80 %"),
+        ({"range": {"at_least": 60, "at_best": 80}, "gain": -9.0}, "Adaptation likely did harm", "9.0 points worse"),
+        ({"gain": 0.4}, "Adaptation likely changed little", "cannot be told"),
         ({"range": {"at_least": None, "at_best": None}}, "Trained", "cannot be told"),
         ({}, "Trained", "predicts another class than the same network"),
     ],

@@ -22,7 +22,7 @@ from adamatch.methods.contract import Batch, Method, Metrics, Phase
 from adamatch.train import batches, checkpoint, execution, loop, speed
 from adamatch.train.execution import Execution
 from adamatch.train.loop import History
-from adamatch.train.progress import ESTIMATE_AFTER, Progress
+from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.step import Step
 
@@ -180,49 +180,48 @@ def test_a_run_in_another_thread_leaves_signals_alone(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "result.json").exists()
 
 
-def test_the_cost_is_told_once_and_is_that_of_steps_that_were_done_not_queued(
+def test_the_time_left_is_told_once_and_is_that_of_steps_that_were_done_not_queued(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.5]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    progress = Progress(replace(tiny.RECIPE, images=400), Execution(tiny.CPU))
-    for done in range(1, 60):
-        progress.due(done)  # a GPU is told of its steps faster than it takes them
-        if done % ESTIMATE_AFTER == 0:
-            clock[0] = done / 2  # but its metrics come when it has taken them
-            progress.step(done, {})
+    execution = Execution(tiny.CPU, whose="model: ", twin_cost=0.25)
+    with Progress(replace(tiny.RECIPE, images=400), execution) as progress:
+        for done in range(1, 60):
+            progress.due(done)  # a GPU is told of its steps faster than it takes them
+            if done % 20 == 0:
+                clock[0] = done / 2  # but its metrics come when it has taken them
+                progress.step(done, {"mask": 0.5})
     told = capsys.readouterr().err
-    assert told.count("100 steps of 4 labelled images, about") == 1
-    assert "about 50 s" in told
+    assert told.startswith("model: training\n")
+    assert told.count("training takes about 30 s more, then about 12 s to 25 s for the twin") == 1
 
 
-def test_the_cost_has_no_part_of_what_was_done_for_the_first_time(
+def test_the_time_left_has_no_part_of_what_was_done_for_the_first_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    progress = Progress(replace(tiny.RECIPE, images=400), Execution(tiny.CPU))
-    for done in range(1, 60):
-        clock[0] += 30 if done == 1 else 0.5
-        progress.due(done)
-        if done == 4:
-            clock[0] += 10  # the step is captured
-            progress.begin()
-        if done % 25 == 0:
-            clock[0] += 20 if done == 25 else 1  # an evaluation
-            progress.report({"step": done}, [])
-    assert (
-        "100 steps of 4 labelled images, about 54 s" in capsys.readouterr().err
-    )  # 25 steps and an evaluation take 13.5
+    with Progress(replace(tiny.RECIPE, images=400), Execution(tiny.CPU)) as progress:
+        for done in range(1, 60):
+            clock[0] += 30 if done == 1 else 0.5
+            progress.due(done)
+            if done == 4:
+                clock[0] += 10  # the step is captured
+                progress.begin()
+            if done % 25 == 0:
+                clock[0] += 20 if done == 25 else 1  # an evaluation
+                progress.report({"step": done}, [])
+    assert "takes about 27 s more\n" in capsys.readouterr().err  # 25 steps and an evaluation take 13.5
 
 
 def test_warnings_are_told_once_each_and_also_where_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     quiet = Execution(tiny.CPU, quiet=True)
-    progress = Progress(tiny.RECIPE, quiet)
-    for step in (1, 2):
-        progress.report(
-            {"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"]
-        )
+    with Progress(tiny.RECIPE, quiet) as progress:
+        for step in (1, 2):
+            progress.report(
+                {"step": step, "target": 50.0}, ["class 3 has 90% of the pseudo-labels: the others may be collapsing"]
+            )
     quiet.say("not this")
     assert (
         capsys.readouterr().err

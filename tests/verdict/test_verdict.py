@@ -98,8 +98,9 @@ def test_what_is_not_known_is_null_and_told_as_such() -> None:
     told = found(nothing)
     assert (told["range"], told["gain"], told["twin"]) == ({"at_least": None, "at_best": None}, None, None)
     assert told["source_accuracy"] is None
-    (line,) = summary.lines(told)
-    assert line.startswith("accuracy on the target: cannot be told without labels (label some target images, and give ")
+    ((name, value),) = summary.rows(told)
+    assert (name, value.partition(" (")[0]) == ("accuracy on the target", "cannot be told without labels")
+    assert summary.lines(told) == []
     assert summary.table(told) == summary.rows(told)
 
 
@@ -109,17 +110,17 @@ def test_nothing_is_told_where_the_target_does_not_fit(kind: str, monkeypatch: p
     monkeypatch.setattr(mismatch, "of_outputs", lambda *given: [Finding(kind, "a line")])
     told = found()
     assert {*told["range"].values(), told["gain"]} == {None}
-    assert summary.lines(told)[0].startswith("accuracy on the target: cannot be told without labels")
+    assert summary.rows(told)[0][1].startswith("cannot be told without labels")
 
 
 def test_lines_for_a_person() -> None:
     told = found() | {"warnings": [{"kind": "empty", "line": "some are empty", "rows": [1], "pairs": []}]}
-    lines = summary.lines(told)
+    lines = [f"{name}: {value}" for name, value in summary.rows(told)]
     assert lines[0].startswith("accuracy on the target: between ")
     assert lines[1].startswith("gain over the labelled images alone: about +")
     changed = told["twin"]["changed"]
     assert lines[2].startswith(f"adaptation changed: {changed} of 300 target predictions ({changed / 300:.0%}), most ")
-    assert lines[3] == "warning: some are empty"
+    assert summary.lines(told) == [lines[2], "warning: some are empty"]
 
 
 def test_a_model_shows_itself_with_names_as_text() -> None:

@@ -58,6 +58,7 @@ def fit(
     no_compile: NoCompile = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not make the page report.html")] = False,
     quiet: Quiet = False,
     settings: dict[str, Any],
 ) -> None:
@@ -95,6 +96,7 @@ def fit(
             seed=seed,
             skip_bad=skip_bad,
             overwrite=overwrite,
+            report=not no_report,
             quiet=quiet,
             **{name: value for name, value in settings.items() if value is not None},
         )

@@ -142,6 +142,21 @@ def median_side(source: Any, sample: int = 200) -> int:
     return int(sorted(shape[1:])[-2]) if len(shape) in (3, 4) else 0  # height, width and perhaps channels, in any order
 
 
+def counted(source: Any, *, labelled: bool) -> tuple[int, int]:
+    """How many images and classes there are (0: not known), as far as that is told without reading an image."""
+    if is_store(source) or isinstance(source, Store):
+        store = source if isinstance(source, Store) else Store.open(source)
+        return len(store), len(store.classes)
+    if names_files(source):
+        paths, _, classes = list_files(source, Wanted(labelled, missing=True))
+        return len(paths), len(classes)
+    if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "shape"):
+        labels = source[1].tolist() if hasattr(source[1], "tolist") else source[1]
+        one_each = isinstance(labels, list) and not any(isinstance(label, list) for label in labels)
+        return len(source[0]), len(set(labels)) if one_each else 0
+    return (0 if isinstance(source, Mapping) else length(source)), 0
+
+
 def is_store(source: Any) -> bool:
     # os.path: of names that are too long, is_file() would raise an error.
     return isinstance(source, (str, Path)) and os.path.isfile(Path(source) / "store.json")

@@ -7,11 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress as Bar
 
-from adamatch.base.errors import shown
+from adamatch.base.console import progress_bar
 from adamatch.base.urls import Url
 from adamatch.images.decode import Shape
 from adamatch.images.labels import some
@@ -43,9 +40,7 @@ class UserData:
         return int(self.seen.get("target", self.seen["source"]).info.get("white", 0))
 
     def read(self, role: str, images: Any, *, labelled: bool, classes: tuple[str, ...] | None = None) -> Store:
-        console = Console(stderr=True)
-        with Bar(console=console, transient=True, disable=self.quiet or not console.is_terminal) as bar:
-            task = bar.add_task(escape(shown(f"reading {name_of(images)}")), total=None)
+        with progress_bar(f"reading images: {role.replace('_', ' ')}", quiet=self.quiet) as stage:
             store = read(
                 images,
                 size=self.size,
@@ -56,7 +51,7 @@ class UserData:
                 white=self.white if role in ("test", "target_labels") else 0,  # as the target's own
                 skip_bad=self.skip_bad,
                 check=False,
-                progress=lambda done, count: bar.update(task, completed=done, total=count or None),
+                progress=stage.at,
             )
         bad = store.info.get("skipped", {})
         self.skipped |= bad

@@ -27,6 +27,11 @@ BATCHES = 20  # of which batch norm gets its statistics
 LARGER = 1.15  # times the side of the images
 Views = Sequence[Callable[[Tensor], Tensor]]
 AS_IT_IS: Views = (lambda x: x,)
+Advance = Callable[[int], None]
+
+
+def unseen(_: int) -> None:
+    """Nobody looks at the progress."""
 
 
 def _larger(x: Tensor) -> Tensor:
@@ -37,7 +42,13 @@ LARGER_AND_MIRRORED: Views = (_larger, lambda x: _larger(x).flip(3))
 
 
 def embed(
-    net: nn.Module, pools: Sequence[Labelled], unlabelled: Unlabelled | None, machine: Machine, *, keep_statistics: bool
+    net: nn.Module,
+    pools: Sequence[Labelled],
+    unlabelled: Unlabelled | None,
+    machine: Machine,
+    *,
+    keep_statistics: bool,
+    advance: Advance = unseen,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Features [n, d] of each labelled pool and of the unlabelled images, twice.
 
@@ -47,16 +58,18 @@ def embed(
     parts = [*(pool.parts for pool in pools), *([unlabelled.parts] if unlabelled else [])]
     net.to(machine.device).eval()
     with runtime.off(net):
-        now = before = [features(net, each, machine) for each in parts]
+        now = before = [features(net, each, machine, advance=advance) for each in parts]
         if not keep_statistics and has_batch_norm(net):
             estimate_statistics(net, batches(pools, unlabelled, machine))
             net.eval()
-            now = [features(net, each, machine) for each in parts]
+            now = [features(net, each, machine, advance=advance) for each in parts]
     net.train()
     return before, now
 
 
-def by_networks(names: Sequence[str], pools: Sequence[Sequence[Pixels]], machine: Machine) -> list[Tensor]:
+def by_networks(
+    names: Sequence[str], pools: Sequence[Sequence[Pixels]], machine: Machine, advance: Advance = unseen
+) -> list[Tensor]:
     """Features [n, d] of each pool in several networks with ImageNet's weights, side by side.
 
     Of each image and its mirror image the mean, somewhat larger than the network was trained on: networks see more then
@@ -69,18 +82,24 @@ def by_networks(names: Sequence[str], pools: Sequence[Sequence[Pixels]], machine
         net = (Whole(net) if isinstance(net, EfficientNetLite) else net).to(machine.device).eval()
         with runtime.off(net):
             for pool, mine in zip(pools, found, strict=True):
-                mine.append(features(net, pool, machine, views=LARGER_AND_MIRRORED))
+                mine.append(features(net, pool, machine, views=LARGER_AND_MIRRORED, advance=advance))
     return [torch.cat(each, 1) for each in found]
 
 
 @torch.no_grad()
 def features(
-    net: nn.Module, parts: Sequence[Pixels], machine: Machine, most: int | None = None, *, views: Views = AS_IT_IS
+    net: nn.Module,
+    parts: Sequence[Pixels],
+    machine: Machine,
+    most: int | None = None,
+    *,
+    views: Views = AS_IT_IS,
+    advance: Advance = unseen,
 ) -> Tensor:
     """[n, d], of images as they are, or of some of them where there are many: the mean over `views`.
 
     The last batch is as large as the others, with images a second time: a GPU plans its convolutions for each new
-    shape, which takes longer than these passes.
+    shape, which takes longer than these passes. `advance` is called with the number of images that are done.
     """
     found, batch = [], BATCH if machine.device.type == "cuda" else BATCH_ON_CPU
     for part, rows in zip(parts, rows_of(parts, most), strict=True):
@@ -89,6 +108,7 @@ def features(
             x = _images(part, np.resize(some, batch), machine)
             seen = [net.features(view(x))[: len(some)].float() for view in views]  # type: ignore[operator]
             found.append(torch.stack(seen).mean(0))
+            advance(len(some))
     return torch.cat(found)
 
 

@@ -49,7 +49,7 @@ class FeatureCache:
         missing = [pool for number, pool in enumerate(pools) if self._cached(*pool, number) is None]
         total = sum(max(1, 2 * count) * len(part) for parts, count in missing for part in parts)
         self._check_room(total)
-        with self.bar("views through the frozen blocks", total) as self.advance:
+        with self.bar("preparing augmented images", total) as self.advance:
             maps = iter([self._maps(parts, count, number) for number, (parts, count) in enumerate(pools)])
         return replace(
             problem,

@@ -118,7 +118,8 @@ def pretrain(net: nn.Module, unlabelled: Unlabelled, run: Run, folder: RunFolder
 
     captured, last_saved = Captured(step, machine), time.monotonic()
     with execution.bar("pre-training without labels", steps) as advance, stop_signals() as signals:
-        advance(start)
+        advance.at(start, steps)
+        advance.restart()
         for done in range(start + 1, steps + 1):
             u = torch.rand(2 * batch, DRAWS, generator=generator, device=machine.images)
             lr = torch.full((), learning_rate((done - 1) / steps), device=machine.images)

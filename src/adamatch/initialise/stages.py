@@ -79,10 +79,9 @@ def initialise(
                 simclr.pretrain(net, seen, run, folder, execution)
             if wanted.fit_head or wanted.propagate:
                 starting = net if wanted.fit_head else copy.deepcopy(net)  # a head that was loaded stays
-                with execution.bar("fitting the classifier to the network's features"):
-                    mine = first_head(
-                        starting, problem.labelled, seen, run.recipe, execution.machine, pretrained=wanted.pretrain
-                    )
+                with execution.bar("features of the images, and a first classifier on them") as advance:
+                    how: dict[str, Any] = {"pretrained": wanted.pretrain, "advance": advance}
+                    mine = first_head(starting, problem.labelled, seen, run.recipe, execution.machine, **how)
                 sure = ranks.from_first(lambda: mine)
             _save(folder, whole, sure)
         distributed.same_weights(whole)
@@ -101,6 +100,7 @@ def first_head(
     machine: Machine,
     *,
     pretrained: bool = False,
+    advance: embed.Advance = embed.unseen,
 ) -> NDArray[np.float32] | None:
     """Fit `net.head` to the network's features; returns the surest labels of unlabelled images, if there are any.
 
@@ -110,11 +110,11 @@ def first_head(
     head: Any = net.head
     y = [embed.labels(pool, head.out_features, machine) for pool in pools]
     kept = recipe.batch_norm == "kept"
-    before, now = embed.embed(net, pools, unlabelled, machine, keep_statistics=kept)
+    before, now = embed.embed(net, pools, unlabelled, machine, keep_statistics=kept, advance=advance)
     if unlabelled:
         if recipe.neighbour_networks:
             parts = [*(pool.parts for pool in pools), unlabelled.parts]
-            before = embed.by_networks(recipe.neighbour_networks.split(","), parts, machine)
+            before = embed.by_networks(recipe.neighbour_networks.split(","), parts, machine, advance)
         seen = [before] if recipe.neighbour_networks and kept else [before, now]
         *both, both_tu = (torch.cat(each, 1) for each in zip(*seen, strict=True))
         if pretrained:

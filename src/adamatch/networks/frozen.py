@@ -1,5 +1,6 @@
 """A network in two parts: frozen lower blocks, computed once, and the rest, which is trained."""
 
+import torch
 from torch import Tensor, channels_last, nn, rsqrt
 from torch.nn.functional import hardtanh_
 
@@ -49,14 +50,25 @@ class Lower(nn.Module):
 
 
 class Whole(nn.Module):
-    """All blocks of a network as `Lower` has them: the same features of images [N, 3, H, W], sooner on a CPU."""
+    """A network with all its blocks as `Lower` has them: the same predictions of images, sooner on a CPU."""
 
     def __init__(self, net: EfficientNetLite) -> None:
         super().__init__()
-        self.lower, self.upper = Lower(net, len(net.in_order)), Upper(net, len(net.in_order))
+        self.net, self.lower, self.head = net, Lower(net, len(net.in_order)), net.head
 
     def features(self, x: Tensor) -> Tensor:
-        return self.upper.features(self.lower(x.contiguous(memory_format=channels_last)))
+        """[N, 3, H, W] -> [N, 1280]."""
+        lower: Tensor = self.lower(x.contiguous(memory_format=channels_last))
+        return self.net.above(lower, None, len(self.net.in_order))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.features(x))
+        return y
+
+
+def sooner(net: nn.Module, device: torch.device) -> nn.Module:
+    """The network for predictions: on a CPU an EfficientNet-Lite takes half the time with its norms folded."""
+    return Whole(net).eval() if isinstance(net, EfficientNetLite) and device.type == "cpu" else net
 
 
 class Folded(nn.Module):

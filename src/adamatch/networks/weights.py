@@ -57,9 +57,9 @@ class Report:
     def __str__(self) -> str:
         renamed = sum(here != there for here, there in self.loaded.items())
         count = f"{len(self.loaded)} tensors loaded, {self.share:.1%} of the network's parameters"
-        lines = [f"weights of {shown(self.where)}: {count}"]
+        lines = [f"starting weights: {shown(self.where)}, {count}"]
         lines += [f"  {renamed} of them have another name there"] if renamed else []
-        lines.append(f"  head: {self.head}")
+        lines.append(f"  classifier: {self.head}")
         shapes = [f"{name} ({_text(here)} here, {_text(there)} there)" for name, (here, there) in self.misfits.items()]
         for what, names in (("wrong shape", shapes), ("not found", self.fresh), ("unused", self.unused)):
             if names:
@@ -100,10 +100,8 @@ def load_weights(net: nn.Module, where: str | Path) -> Report:
         for name, there in found.items():
             ours[name].copy_(theirs[there])
     parameters = {name: value.numel() for name, value in net.named_parameters()}
-    there = (
-        f"there it has {_text(theirs[pairs[head[0]]].shape)}" if head and head[0] in pairs else "there is none there"
-    )
-    told = f"new, {_text(ours[head[0]].shape)}; {there}" if new_head else "loaded, it has the same shape there"
+    there = f"there it has {len(theirs[pairs[head[0]]])}" if head and head[0] in pairs else "there is none there"
+    told = f"new, for your {len(ours[head[0]])} classes ({there})" if new_head else "loaded, for as many classes"
     return Report(
         where=str(where),
         loaded=found,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -18,8 +19,10 @@ from adamatch.images.store import Labels, Pixels
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
 from adamatch.initialise import embed
+from adamatch.networks.frozen import sooner
 from adamatch.report.pool import Pool, spread
 from adamatch.report.record import NOT_JSON
+from adamatch.train.speed import Machine
 from adamatch.verdict.eval_outputs import save_arrays
 
 VERSION = 1
@@ -86,8 +89,8 @@ def of_problem(problem: Problem, model: Any) -> ImageStatistics:
 
 def _with_model(source: Pool, target: Pool, model: Any, problem: Problem) -> ImageStatistics:
     """With the confusion matrix of labelled target images and the map, which need the network."""
-    test = problem.tests.get("target")
-    confusion = None if test is None else score(predict(model.net, test.images, model.machine), test).confusion
+    net, test = sooner(model.net, model.machine.device), problem.tests.get("target")
+    confusion = None if test is None else score(predict(net, test.images, model.machine), test).confusion
     found = feature_map(model, source, target) if source.labels else None
     return ImageStatistics(source, target, confusion, found, missing=() if found else (NO_FEATURES,))
 
@@ -134,22 +137,27 @@ def feature_map(model: Any, source: Pool, target: Pool) -> FeatureMap | None:
     """None where the network has no `features(x)` that gives a vector for each image."""
     rows = [spread(pool.count, MOST) for pool in (source, target)]
     images = [np.stack([pool.pixels(row) for row in mine]) for pool, mine in zip((source, target), rows, strict=True)]
-    found = [_features(model, each) for each in images]
+    net = sooner(model.net, model.machine.device)
+    found = [_features(net, each, model.machine) for each in images]
     if found[0] is None or found[1] is None:
         return None
     points, how = _plane(np.concatenate([found[0], found[1]]))
     labels = np.array([source.labels[row] for row in rows[0]], np.int64)
-    predicted = predict(model.net, images[1], model.machine).argmax(1)
+    head = getattr(net, "head", None)
+    if isinstance(head, nn.Linear):  # on features that are there already
+        predicted = head(torch.from_numpy(found[1]).to(model.machine.device)).argmax(1).cpu().numpy()
+    else:
+        predicted = predict(net, images[1], model.machine).argmax(1)
     return FeatureMap(points[: len(labels)], labels, points[len(labels) :], predicted, how)
 
 
-def _features(model: Any, images: Pixels) -> NDArray[np.float32] | None:
+def _features(net: nn.Module, images: Pixels, machine: Machine) -> NDArray[np.float32] | None:
     """[n, d]"""
-    features = getattr(model.net, "features", None)
+    features = getattr(net, "features", None)
     if not callable(features) or isinstance(features, nn.Module):  # torchvision's are layers before the pooling
         return None
     try:
-        found: NDArray[np.float32] = embed.features(model.net, (images,), model.machine).flatten(1).cpu().numpy()
+        found: NDArray[np.float32] = embed.features(net, (images,), machine).flatten(1).cpu().numpy()
     except Exception:  # whatever a user's module may raise: the page does without a map
         return None
     return found if np.isfinite(found).all() else None

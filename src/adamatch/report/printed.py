@@ -62,6 +62,24 @@ def of_last(count: int) -> str:
     return f"median of the last {count} evaluations" if count > 1 else "the last evaluation"
 
 
+def verdict(known: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> list[str]:
+    """What the page says first, in the same words, and what to do about it: from what was measured, and judge.json."""
+    accuracy, its, twin = known["target_accuracy"], known["twin_accuracy"], found["twin"]
+    measured = accuracy is not None and its is not None
+    gain = accuracy - its if measured else found["gain"]
+    told = [summary.how_good(accuracy, found["range"]["at_least"], found["range"]["at_best"])]
+    if twin is not None:
+        told.append(summary.what_changed(gain, 100 - twin["agreement"], measured=measured))
+    if gain is None:
+        return told
+    words, tone = summary.head(gain, measured=measured)
+    if tone == "poor" and measured:
+        told.append(f"Take the twin instead: adamatch predict {shlex.quote(str(folder / TWIN))} IMAGES")
+    elif tone == "poor":
+        told.append(f"Measure both on labelled target images ({argument('test')}) before you take either.")
+    return [f"{words}.", *told]
+
+
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
     """The same as text; `estimated`: whether there is an estimate without labels."""
     told = []
@@ -69,12 +87,8 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
     if found["target_accuracy"] is not None:
         how = f" ({found['tested']})" if found["tested"] else target
         told.append(f"accuracy on the labelled target images: {found['target_accuracy']:.1f} %{how}")
-    if found["target_accuracy"] is not None and found["twin_accuracy"] is not None:
-        gain = found["target_accuracy"] - found["twin_accuracy"]
-        words, tone = summary.verdict_on(gain)
-        remedy = f"; the better model is in the folder {TWIN}" if tone == "poor" else ""
-        alone = f"{found['twin_accuracy']:.1f} % with the labelled images alone"
-        told.append(f"{words}: {gain:+.1f} points, {alone}{remedy}")
+        if found["twin_accuracy"] is not None:
+            told[-1] += f"; of the twin: {found['twin_accuracy']:.1f} %"
     if found["source_accuracy"] is not None:
         whose = "" if task == "ssl" else "source "
         told.append(f"accuracy on {found['held_out']} held-out {whose}images: {found['source_accuracy']:.1f} %{source}")
@@ -82,7 +96,7 @@ def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool 
         why = f"no labelled target images were given to measure it ({argument('test')})"
         told.append(f"accuracy on the target: not known, as {why}")
     if found["mask"] is not None:
-        told.append(f"target images above the confidence threshold, at the end: {found['mask']:.0%}")
+        told.append(f"target images used as pseudo-labels, at the end: {found['mask']:.0%}")
     if found["largest_share"] is not None:
         share, even = percent(found["largest_share"]), percent(1 / classes)
         told.append(f"most frequent pseudo-label: {found['largest']}, {share} of them ({even} if classes were even)")
@@ -110,8 +124,8 @@ def ending(model: Any, folder: Path) -> None:
     """Print the result of a `fit`, and what to do next."""
     found, task = model.history.get("judge"), model.history["run"]["task"]
     known = model.history["estimate"]
-    judged = summary.lines(found, measured=known["target_accuracy"] is not None) if found else []
-    for line in (*lines(known, task=task, classes=len(model.classes), estimated=found is not None), *judged):
+    first, last = (verdict(known, found, folder), summary.lines(found)) if found else ([], [])
+    for line in (*first, *lines(known, task=task, classes=len(model.classes), estimated=found is not None), *last):
         say(line)
     say(f"the model is in {folder}: adamatch predict {shlex.quote(str(folder))} IMAGES")
     if (folder / "report.html").exists():

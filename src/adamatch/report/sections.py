@@ -23,7 +23,6 @@ TASKS = {
     "ssda": "semi-supervised domain adaptation",
     "oracle": "with all target labels",
 }
-TWIN = "the same network trained on the labelled images alone"
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
 WIDEST = 30  # classes in a table of confusions
@@ -70,7 +69,7 @@ def verdict(record: Record, found: Predicted | None) -> dict[str, Any]:
     gain = accuracy - twin if accuracy is not None and twin is not None else record.verdict.get("gain")
     compared = found is not None and found.twin is not None and len(found.rows)
     changed = 100 * float(found.changed.mean()) if found and compared else None
-    head, tone = _head(record, gain)
+    head, tone = _head(record, gain, measured)
     return {
         "head": head,
         "tone": tone,
@@ -86,26 +85,19 @@ def verdict(record: Record, found: Predicted | None) -> dict[str, Any]:
     }
 
 
-def _head(record: Record, gain: float | None) -> tuple[str, str]:
+def _head(record: Record, gain: float | None, measured: bool) -> tuple[str, str]:
     if not record.result:
         return "Under way", "open"
     if gain is None:
         return ("Trained without adaptation" if record.run.method == ALONE else "Trained"), "open"
-    return summary.verdict_on(gain)
+    return summary.head(gain, measured=measured)
 
 
 def _how_good(record: Record, low: float | None, high: float | None) -> str:
     if not record.result:
         done, last = int(record.rows[-1]["step"]) if record.rows else 0, record.run.recipe.last_step
         return f"The run has done {done:,} of {last:,} steps: what is below is from its last evaluation."
-    span = "" if low is None or high is None else f"between {low:.0f} and {high:.0f} %"
-    if record.accuracy is not None:
-        estimate = f"; without labels it was put {span}" if span else ""
-        return f"The model is right on {record.accuracy:.1f} % of the labelled target images{estimate}."
-    if span:
-        return f"Of the target images, {span} are likely right, judged without labels."
-    remedy = "label some target images, and give them as a test set"
-    return f"How many target images are right cannot be told without labels: {remedy}."
+    return summary.how_good(record.accuracy, low, high)
 
 
 def _what_changed(record: Record, gain: float | None, changed: float | None, measured: bool) -> str:
@@ -113,13 +105,7 @@ def _what_changed(record: Record, gain: float | None, changed: float | None, mea
         return "It was trained on labelled images alone: the target images changed nothing."
     if record.twin is None:
         return "What adaptation changed is not known: there is no twin trained on the labelled images alone beside it."
-    if gain is None and changed is None:
-        return f"There is nothing yet to compare with {TWIN}."
-    if gain is None:
-        return f"It predicts another class than {TWIN} for {changed:.0f} % of the target images."
-    likely, better = "" if measured else "likely ", "better" if gain >= 0 else "worse"
-    others = f"; {changed:.0f} % of its predictions differ" if changed is not None else ""
-    return f"It is {likely}{abs(gain):.1f} points {better} than {TWIN}{others}."
+    return summary.what_changed(gain, changed, measured=measured)
 
 
 def title(record: Record) -> str:

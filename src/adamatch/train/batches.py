@@ -85,8 +85,8 @@ class Batches:
     @property
     def places(self) -> str:
         """Where the images are stored, in words."""
-        near = "on the GPU" if self.generator.device.type == "cuda" else "in memory"
-        names = {"device": near, "host": "in memory", "disk": "from disk"}
+        near = "from the GPU's memory" if self.generator.device.type == "cuda" else "from memory"
+        names = {"device": near, "host": "from memory", "disk": "from disk"}
         return ", ".join(dict.fromkeys(names[feed.place] for feed in self.feeds))
 
     def seek(self, done: int, state: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from adamatch.base import ranks
-from adamatch.base.console import console, progress_bar
+from adamatch.base.console import Stage, console, progress_bar
 from adamatch.base.errors import shown
 from adamatch.images.feed import Place
 from adamatch.train import speed
@@ -31,6 +31,8 @@ class Execution:
     quiet: bool = False
     seconds_per_checkpoint: float = 30.0
     brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
+    whose: str = ""  # before the names of its stages: "twin: "
+    twin_cost: float = 0.0  # of the twin that is trained afterwards, relative to the run; 0: none is
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
     console: Console = field(default_factory=partial(console, stderr=True))  # one, so that lines appear above a bar
@@ -48,9 +50,9 @@ class Execution:
         for line in text.split("\n") if ranks.rank() == 0 else ():  # of several ranks, the first prints
             self.console.print(shown(line), style=style)
 
-    def bar(self, what: str, total: int | None = None) -> AbstractContextManager[Callable[[int], None]]:
-        """A progress bar for work before the first step."""
-        return progress_bar(what, total, quiet=self.quiet or ranks.rank() > 0, out=self.console)
+    def bar(self, what: str, total: int | None = None) -> AbstractContextManager[Stage]:
+        """A stage of the work, shown on the first of several ranks."""
+        return progress_bar(f"{self.whose}{what}", total, quiet=self.quiet or ranks.rank() > 0, out=self.console)
 
     def restarted(self) -> Self:
         """The same, with the clock restarted."""

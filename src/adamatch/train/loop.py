@@ -67,7 +67,8 @@ def train(
     recipe, machine = run.recipe, execution.machine
     captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
     with Progress(recipe, execution) as progress, stop_signals() as stopped:
-        execution.say(f"images are loaded {batches.places}")
+        if not execution.brief:
+            execution.say(f"images are read {batches.places}")
         memory.check(step, recipe, problem, execution.warn)
         history, start = _resumed(folder, step, batches, execution)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
@@ -82,11 +83,11 @@ def train(
         for done in range(start + 1, recipe.last_step + 1):
             if machine.graph and done == start + WARM_STEPS + 2:
                 torch.cuda.synchronize(machine.device)
-                execution.say(f"compiled and captured in {time.monotonic() - began:.0f} s")
+                execution.say(f"the training step was compiled in {time.monotonic() - began:.0f} s")
                 began = time.monotonic()  # what went before compiled and captured the step
                 progress.begin()
             captured(batches.next(done - 1))
-            last, due = done == recipe.last_step, progress.due(done - start)
+            last, due = done == recipe.last_step, progress.due(done)
             if done % recipe.evaluate_every == 0 or last:
                 row = _measured(step, done, start, folder)
                 folder.check()

@@ -1,92 +1,83 @@
-"""Progress of training on the terminal: a bar with speed, time left and losses; messages appear above it."""
+"""Progress of training: a stage like any other, with speed and losses; messages appear above its bar."""
 
 import time
 from collections.abc import Mapping
 from typing import Any, Self
-
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from adamatch.base import ranks
 from adamatch.base.console import duration
 from adamatch.config.recipe import Recipe
 from adamatch.train.execution import Execution
 
-SHOWN = {"loss_source": "source", "loss_target": "target", "threshold": "threshold", "mask": "mask"}
-LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
-ESTIMATE_AFTER = 20  # steps after which the first estimate of the whole time is given
+LOSSES = {"loss_source": "source loss", "loss_target": "target loss"}
+FEWEST, ENOUGH, SECONDS = 3, 20, 10.0  # steps (so many of these, after so many seconds) from which on the time is told
 
 
 class Progress:
-    """The progress bar of training: on terminals only, and on the first of several ranks."""
+    """How far training is: a bar on a terminal, a line each 30 s elsewhere, both on the first of several ranks."""
 
     def __init__(self, recipe: Recipe, execution: Execution) -> None:
         self.recipe, self.execution = recipe, execution
         self.quiet = execution.quiet or ranks.rank() > 0
-        speed, shown = TextColumn("{task.fields[speed]}"), TextColumn("{task.fields[shown]}")
-        columns = BarColumn(bar_width=20), TaskProgressColumn(), speed, TimeRemainingColumn(), shown
-        hidden = self.quiet or not execution.console.is_terminal
-        self.bar = Bar(*columns, console=execution.console, disable=hidden, transient=True)
-        self.task = self.bar.add_task("", total=recipe.last_step, speed="", shown="")
+        self.bar = execution.bar("training", recipe.last_step)
         self.warned: set[str] = set()
-        self.began = self.last = self.told = time.monotonic()
-        self.from_step = self.taken = self.taken_before = 0
-        self.estimated = self.reported = False
+        self.taken, self.last = 0, time.monotonic()
+        self.told = self.reported = False
         self.accuracy = ""
 
     def __enter__(self) -> Self:
-        self.bar.start()
+        self.stage = self.bar.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+    def __exit__(self, *error: Any) -> None:
+        self.bar.__exit__(*error)
 
     def due(self, done: int) -> bool:
-        """Whether a second has passed, so that metrics may be read from the device; `done`: steps since this start."""
-        self.taken = done
-        if done == 1:
+        """Whether a second has passed, so that metrics may be read from the device; `done` steps are begun."""
+        first, self.taken = not self.taken, done
+        if first:
             self.begin()
         return not self.quiet and time.monotonic() - self.last > 1
 
     def begin(self) -> None:
         """Measure the speed from here on: first steps compile and allocate."""
-        self.began, self.taken_before = time.monotonic(), self.taken
+        self.stage.at(self.taken, self.recipe.last_step)
+        self.stage.restart()
 
     def step(self, done: int, metrics: Mapping[str, Any]) -> None:
         """After metrics were read: `done` steps are computed, not only queued."""
-        now = time.monotonic()
-        steps = self.taken - self.taken_before
-        if steps >= ESTIMATE_AFTER and not self.estimated:
-            self.estimated = True
-            whole = self.recipe.last_step * (now - self.began) / steps
-            self.execution.say(
-                f"{self.recipe.last_step} steps of {self.recipe.batch} labelled images, about {duration(whole)}"
-            )
-        if now > self.last and done > self.from_step > 0:
-            speed = (done - self.from_step) * self.recipe.batch / (now - self.last)
-            self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
-        self.last, self.from_step = now, done
-        self.bar.update(self.task, completed=done, shown=self._shown(metrics))
-
-    def _shown(self, metrics: Mapping[str, Any]) -> str:
-        shown = [f"{name} {metrics[key]:.2f}" for key, name in SHOWN.items() if isinstance(metrics.get(key), float)]
-        return "  ".join([*shown, self.accuracy])
+        self.last = time.monotonic()
+        self.stage.at(done, self.recipe.last_step)
+        steps, passed = done - self.stage.before, self.last - self.stage.began
+        if steps > 0 and passed > 0:
+            speed = f"{steps * self.recipe.batch / passed:,.0f} images/s"
+            self.stage.note = ", ".join(filter(None, (speed, *_shown(metrics), self.accuracy)))
+        if not self.told and (steps >= ENOUGH or (steps >= FEWEST and passed >= SECONDS)):
+            self.told = True
+            left = (self.recipe.last_step - done) * passed / steps
+            twin = self.execution.twin_cost * self.recipe.last_step * passed / steps
+            # Small batches do not keep a machine busy: measured times of twins were up to twice their share.
+            then = f", then about {duration(twin)} to {duration(2 * twin)} for the twin" if twin else ""
+            self.execution.say(f"training takes about {duration(left)} more{then}")
 
     def report(self, row: Mapping[str, Any], warnings: list[str]) -> None:
         """A row of metrics with its evaluation."""
         if "target" in row:
-            self.accuracy = f"accuracy {row['target']:.1f}"
+            self.accuracy = f"accuracy {row['target']:.1f} %"
         if not self.reported:
             self.reported = True
+            self.taken = int(row["step"])
             self.begin()  # the first evaluation takes longer than those that follow
         self.step(int(row["step"]), row)
-        if (
-            not self.execution.console.is_terminal and time.monotonic() - self.told > LINE_EVERY
-        ):  # a log file has no bar
-            self.told = time.monotonic()
-            self.execution.say(f"step {row['step']} of {self.recipe.last_step}  {self._shown(row)}")
         for line in warnings:
             kind = line.split(":")[1]
             if kind not in self.warned:
                 self.warned.add(kind)
                 self.execution.warn(f"step {row['step']}: {line}")
+
+
+def _shown(metrics: Mapping[str, Any]) -> list[str]:
+    found = [f"{name} {metrics[key]:.2f}" for key, name in LOSSES.items() if isinstance(metrics.get(key), float)]
+    if isinstance(metrics.get("mask"), float):
+        found.append(f"{metrics['mask']:.0%} of the target used")
+    return found

@@ -29,13 +29,12 @@ class Changed(NamedTuple):
 
 def changed(ours: Probabilities, twins: Probabilities) -> Changed:
     """Probabilities [n, k] of the network and of its twin on the same images."""
-    from sklearn.metrics import cohen_kappa_score, confusion_matrix  # takes a second to import
-
-    mine, its = predictions(ours), predictions(twins)
+    mine, its, k = predictions(ours), predictions(twins), ours.shape[1]
     rows = np.flatnonzero(mine != its)
     sureness = np.minimum(ours.max(1), twins.max(1))[rows]
-    kappa = float(cohen_kappa_score(mine, its)) if len(rows) else 1.0
-    moves = confusion_matrix(its, mine, labels=range(ours.shape[1]))
+    moves = np.bincount(its * k + mine, minlength=k * k).reshape(k, k)
+    differ = len(mine) ** 2 - int(moves.sum(0) @ moves.sum(1))  # by chance, times the number of images
+    kappa = 1 - len(rows) * len(mine) / differ if len(rows) else 1.0
     return Changed(rows[np.argsort(-sureness, kind="stable")], moves, float((mine == its).mean()), kappa)
 
 

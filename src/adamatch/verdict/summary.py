@@ -5,8 +5,40 @@ from typing import Any
 
 from adamatch.base.cli_names import argument
 
+ALONE = "the same network trained on the labelled images alone"
 NAMED = 3  # moves between classes that are told
 LITTLE = 1.0  # points of accuracy: a difference that is no gain
+
+
+def head(gain: float, *, measured: bool) -> tuple[str, str]:
+    """The verdict in words, and as a class of the page's style sheet: good, poor or open. `gain` is in points."""
+    likely = "" if measured else "likely "
+    if abs(gain) <= LITTLE:
+        return f"Adaptation {likely}changed little", "open"
+    return (f"Adaptation {likely}helped", "good") if gain > 0 else (f"Adaptation {likely}did harm", "poor")
+
+
+def how_good(accuracy: float | None, low: float | None, high: float | None) -> str:
+    """Accuracy on the target in percent, as far as it is known: measured, and a range without labels."""
+    span = "" if low is None or high is None else f"between {low:.0f} and {high:.0f} %"
+    if accuracy is not None:
+        estimate = f"; without labels it was put {span}" if span else ""
+        return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
+    if span:
+        return f"Of the target images, {span} are likely right, judged without labels."
+    remedy = "label some target images, and give them as a test set"
+    return f"How many target images are right cannot be told without labels: {remedy}."
+
+
+def what_changed(gain: float | None, changed: float | None, *, measured: bool) -> str:
+    """Beside a twin: the gain in points, and the part of predictions that differ in percent; None: not known."""
+    if gain is None and changed is None:
+        return f"There is nothing yet to compare with {ALONE}."
+    if gain is None:
+        return f"It predicts another class than {ALONE} for {changed:.0f} % of the target images."
+    likely, better = "" if measured else "likely ", "better" if gain >= 0 else "worse"
+    others = f"; {changed:.0f} % of its predictions differ" if changed is not None else ""
+    return f"It is {likely}{abs(gain):.1f} points {better} than {ALONE}{others}."
 
 
 def rows(verdict: Mapping[str, Any], *, measured: bool = False) -> list[tuple[str, str]]:
@@ -32,16 +64,9 @@ def table(verdict: Mapping[str, Any], *, measured: bool = False) -> list[tuple[s
     return told + _warnings(verdict)
 
 
-def lines(verdict: Mapping[str, Any], *, measured: bool = False) -> list[str]:
-    """The same, but for held-out images, as lines."""
-    return [f"{name}: {value}" for name, value in (*rows(verdict, measured=measured), *_warnings(verdict))]
-
-
-def verdict_on(gain: float) -> tuple[str, str]:
-    """In words, and as a class of the page's style sheet: good, poor or open. `gain` is in points."""
-    if abs(gain) <= LITTLE:
-        return "Adaptation changed little", "open"
-    return ("Adaptation helped", "good") if gain > 0 else ("Adaptation did harm", "poor")
+def lines(verdict: Mapping[str, Any]) -> list[str]:
+    """What adaptation changed, and the warnings."""
+    return [f"{name}: {value}" for name, value in (*rows(verdict, measured=True), *_warnings(verdict))]
 
 
 def _warnings(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
