@@ -66,7 +66,7 @@ def test_shares_and_moves(tmp_path: Path) -> None:
 
 def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
     cat, dog, owl = galleries(found(np.array([0, 1, 1, 1, 2, 0])), Pool(60), CLASSES, 2)
-    assert (cat["name"], cat["total"], dog["total"], owl["total"]) == ("cat", 4, 2, 0)
+    assert (cat["names"], cat["total"], dog["total"], owl["total"]) == (("cat",), 4, 2, 0)
     rows = {name: [picture.row for picture in strip] for name, strip in cat["strips"].items()}
     assert rows == {"Surest": [50, 0], "Least sure": [10, 20], "Changed": [20, 10]}
     assert cat["strips"]["Changed"][0].caption == "was dog"
