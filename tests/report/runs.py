@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from adamatch.base import manifest
 from adamatch.base.files import SEAL, sealed
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
@@ -75,9 +76,10 @@ def seal(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Other values in a JSON file, with its checksum if it had one."""
+    """Other values in a JSON file, with its checksum if it had one; its folder's list leaves it out."""
     facts = json.loads(path.read_text())
     sound = facts.pop(SEAL, None) is not None
+    manifest.forget(path.parent, path.name)
     path.write_text(json.dumps(sealed(facts | changes) if sound else facts | changes))
 
 
