@@ -211,7 +211,7 @@ def _context(
 
 def _warned(record: Record, images: ImageStatistics) -> list[dict[str, Any]]:
     """The verdict's warnings, with pictures of the first of each kind."""
-    count, found = Counter[str](), []
+    count, found = Counter[str](), list[dict[str, Any]]()
     for warning in record.warnings:
         count[warning["kind"]] += 1
         shown = _shown(warning, images) if count[warning["kind"]] <= SHOWN else {"pictures": [], "labelled": []}

@@ -232,8 +232,8 @@ def shares(found: Predicted | None, images: ImageStatistics, record: Record) -> 
     estimated = record.verdict.get("shares", {}).get("estimated")
     if estimated is not None and len(estimated) == len(classes):
         parts["estimated"] = 100 * np.array(estimated, np.float64)
-    found = list(parts.values())
-    order = worst_first(np.ptp([parts["twin"], parts["adapted"]] if "twin" in parts else found, axis=0))
+    compared = [parts["twin"], parts["adapted"]] if "twin" in parts else list(parts.values())
+    order = worst_first(np.ptp(compared, axis=0))
     return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in order]
 
 
