@@ -143,11 +143,37 @@ def test_predict_writes_a_csv(data: Path, tmp_path: Path, call: Call) -> None:
     assert "%" in table.out
 
 
-def test_evaluate_prints_accuracy_and_a_table(data: Path, call: Call) -> None:
-    outcome = call("evaluate", data / "run", data / "target")
+def test_predict_tells_the_likeliest_classes_and_sorts_into_folders(data: Path, tmp_path: Path, call: Call) -> None:
+    table = call("predict", data / "run", data / "few", "--top", 3)
+    assert [line.count("%") for line in table.out.splitlines() if ".png" in line] == [3] * 3
+    asked = ("predict", data / "run", data / "target", "--top", 2, "--sort-into", tmp_path / "sorted")
+    outcome = call(*asked, "--csv", tmp_path / "out.csv")
+    assert outcome.code == 0
+    assert f"9 images copied into {tmp_path / 'sorted'}: {tmp_path / 'sorted/copies.csv'} lists them" in outcome.out
+    with (tmp_path / "out.csv").open(newline="") as file:
+        said = {row["path"]: row["class"] for row in csv.DictReader(file)}
+    with (tmp_path / "sorted/copies.csv").open(newline="") as file:
+        copied = list(csv.DictReader(file))
+    assert {row["from"]: Path(row["to"]).parent.name for row in copied} == said
+    for row in copied:
+        assert (tmp_path / "sorted" / row["to"]).read_bytes() == Path(row["from"]).read_bytes()
+    refused(call(*asked), tmp_path / "sorted", "is there and not empty")
+    inside = call("predict", data / "run", data / "target", "--sort-into", data / "target/sorted")
+    refused(inside, "lies in", data / "target")
+    assert not (data / "target/sorted").exists()
+
+
+def test_evaluate_prints_accuracy_and_a_table(data: Path, tmp_path: Path, call: Call) -> None:
+    more = ("--csv", tmp_path / "out.csv", "--page", tmp_path / "out.html")
+    outcome = call("evaluate", data / "run", data / "target", *more)
     assert outcome.code == 0
     assert all(name in outcome.out for name in COLOURS)
     assert "% on 9 images" in outcome.out
+    assert "balanced accuracy" in outcome.out
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 10
+    assert "images of <bdi>target</bdi> are wrong" in (tmp_path / "out.html").read_text()
+    (tmp_path / "mine.html").write_text("mine")
+    refused(call("evaluate", data / "run", data / "target", "--page", tmp_path / "mine.html"), "is no page of adamatch")
 
 
 def test_missing_and_empty_folders(data: Path, tmp_path: Path, call: Call) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from colours import CLASSES, arrays
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score
 from torch import nn
 
 from adamatch.base import ranks
@@ -28,6 +28,29 @@ def test_score_counts_as_scikit_learn_does() -> None:
         mine = labels == number
         assert (name, count) == (CLASSES[number], mine.sum())
         assert accuracy == pytest.approx(100 * np.mean(guesses[mine] == number))
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
+@pytest.mark.parametrize("present", [(0, 1, 2, 3), (0, 2), (3,)])  # classes that images have; all but 1 are predicted
+def test_means_over_classes_are_those_of_scikit_learn(present: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(present))
+    labels, guesses = rng.choice(present, 60), rng.choice([0, 2, 2, 3], 60)
+    store = Store(np.zeros((60, 1, 1, 3), np.uint8), labels, ("a", "b", "c", "d", "e"))  # of "e" there is nothing
+    found = score(np.eye(5, dtype=np.float32)[guesses], store)
+    assert found.balanced_accuracy == pytest.approx(100 * balanced_accuracy_score(labels, guesses))
+    assert found.macro_f1 == pytest.approx(100 * f1_score(labels, guesses, average="macro"))
+
+
+def test_mistakes_are_named_with_the_most_confident_first() -> None:
+    probabilities = np.array([[0.6, 0.4], [0.9, 0.1], [0.2, 0.8], [0.3, 0.7]], np.float32)
+    store = Store(np.zeros((4, 1, 1, 3), np.uint8), np.array([1, 1, 1, 0]), ("a", "b"), {"files": list("wxyz")})
+    found = score(probabilities, store)
+    assert [(found.paths[row], found.confidence[row].item()) for row in found.mistakes()] == [
+        ("x", pytest.approx(0.9)),
+        ("z", pytest.approx(0.7)),
+        ("w", pytest.approx(0.6)),
+    ]
+    assert score(probabilities, Store(store.images, store.labels, store.classes)).paths == ("0", "1", "2", "3")
 
 
 def test_a_class_without_images_has_no_accuracy() -> None:

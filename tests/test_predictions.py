@@ -109,6 +109,99 @@ def test_a_class_called_path(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("top", [1, 2, 3, 9])
+def test_the_likeliest_classes_instead_of_all(tmp_path: Path, top: int) -> None:
+    rows = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2]], np.float32)
+    found = Predictions(("x", "y"), rows, ("=a", "b", "c"))  # a spreadsheet would run the first
+    with predictions.csv_file(tmp_path / "a.csv", found.classes, top) as write:
+        write(found)
+    wanted = [
+        ["x", "b", "0.5000", "c", "0.3000", "'=a", "0.2000"],
+        ["y", "'=a", "0.4000", "b", "0.4000", "c", "0.2000"],
+    ]
+    head = ["path", "class", "probability", "class_2", "probability_2", "class_3", "probability_3"]
+    with (tmp_path / "a.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [row[: 1 + 2 * top] for row in (head, *wanted)]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with predictions.parquet_file(tmp_path / "a.parquet", found.classes, top) as write:
+        write(found)
+    table = parquet.read_table(tmp_path / "a.parquet")
+    assert table.column_names == head[: 1 + 2 * top]
+    assert list(table.to_pylist()[1].values())[:3] == ["y", "=a", pytest.approx(0.4)]
+
+
+def sort(folder: Path, classes: tuple[str, ...], files: list[Path], label: int = 0) -> list[dict[str, str]]:
+    """What copies.csv says."""
+    said = np.eye(len(classes), dtype=np.float32)[[label] * len(files)]
+    with predictions.sorted_into(folder, classes) as write:
+        for part in (slice(0, 2), slice(2, None)):
+            write(Predictions(tuple(map(str, files)), said, classes)[part])
+    with (folder / predictions.COPIES).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_images_are_copied_into_a_folder_for_each_class(tmp_path: Path) -> None:
+    """Of the same name, in letters of another case too, none replaces another."""
+    files = [tmp_path / name for name in ("a/x.png", "b/x.png", "c/X.png", "b/x-2.png", "a/x-2.png", "d/y.tar.gz")]
+    for number, file in enumerate(files):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(bytes([number]))
+    rows = sort(tmp_path / "new/sorted", ("cat", "dog"), files)
+    names = ["x.png", "x-2.png", "X-3.png", "x-2-2.png", "x-2-3.png", "y.tar.gz"]
+    assert [row["to"] for row in rows] == [f"cat/{name}" for name in names]
+    assert [(row["from"], row["class"], row["probability"]) for row in rows] == [
+        (str(f), "cat", "1.0000") for f in files
+    ]
+    assert [(tmp_path / "new/sorted" / row["to"]).read_bytes() for row in rows] == [bytes([n]) for n in range(6)]
+    assert sorted(path.name for path in (tmp_path / "new/sorted").rglob("*") if path.is_file()) == sorted(
+        [*names, "copies.csv"]
+    )
+    assert all(file.exists() for file in files)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("../../etc", "_.._etc"),
+        ("..", "_"),
+        ("a/b\\c:d", "a_b_c_d"),
+        (" .hidden. ", "hidden"),
+        ("nul.txt", "_nul.txt"),
+        ("copies.csv", "copies-2.csv"),
+        ("tab\tor\nline", "tab_or_line"),
+        ("Katze 猫", "Katze 猫"),
+        ("x" * 300, "x" * 60),
+        ("CAT", "CAT-2"),  # beside "cat"
+    ],
+)
+def test_folders_of_classes_have_names_that_every_system_takes(tmp_path: Path, name: str, folder: str) -> None:
+    (tmp_path / "x.png").touch()
+    (row,) = sort(tmp_path / "sorted", ("cat", name), [tmp_path / "x.png"], label=1)
+    assert row["to"] == f"{folder}/x.png"
+    assert (tmp_path / "sorted" / folder / "x.png").is_file()
+
+
+def test_where_images_may_be_sorted_into(tmp_path: Path) -> None:
+    (tmp_path / "images/old").mkdir(parents=True)
+    (tmp_path / "images/old/x.png").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("images")
+    given = [tmp_path / "images"]
+    for fine in ("empty", "new/deep", "images2"):
+        predictions.check_folder(tmp_path / fine, given)
+    for name, why in (
+        ("images", "images is there and not empty: give a new folder"),
+        ("images/old/x.png", "is there and not empty"),
+        ("images/new", "new lies in .*images, whose images are read: choose a folder beside it"),
+        ("link/new", "new lies in"),
+        ("empty/../images/new", "new lies in"),
+    ):
+        with pytest.raises(InputError, match=why):
+            predictions.check_folder(tmp_path / name, given)
+    with pytest.raises(InputError, match="7 is no file that could be copied"):
+        sort(tmp_path / "sorted", ("cat", "dog"), [Path("7")])
+
+
 def test_no_two_columns_have_one_name() -> None:
     first = ["path", "class", "probability"]
     assert predictions.columns(["class", "path"]) == [*first, "class (class)", "path (class)"]

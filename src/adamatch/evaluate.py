@@ -59,13 +59,32 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Score:
-    """accuracy in percent; confusion[i, j] = images of class i that were taken for class j."""
+    """accuracy in percent; confusion[i, j] = images of class i that were taken for class j.
+
+    Of each of the n images: its path (or number), its class and the predicted one as numbers, and the probability of
+    that; each [n].
+    """
 
     accuracy: float
     confusion: NDArray[np.int64]
     classes: tuple[str, ...]
+    paths: tuple[str, ...]
+    truth: Labels
+    predicted: Labels
+    confidence: NDArray[np.float32]
     skipped: Mapping[str, str] = field(default_factory=dict)  # images that could not be read, and why
     notes: tuple[str, ...] = ()  # what else was left out
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean accuracy of the classes that have images, in percent: rare ones count as much as frequent ones."""
+        return float(np.nanmean([accuracy for _, _, accuracy in self.per_class()]))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of the classes that are there or predicted, in percent. F1: 2 right / (images + predictions)."""
+        both = self.confusion.sum(0) + self.confusion.sum(1)
+        return float(100 * (2 * np.diagonal(self.confusion)[both > 0] / both[both > 0]).mean())
 
     def per_class(self) -> list[tuple[str, int, float]]:
         """Name, number of images and accuracy in percent of each class (nan where there is no image)."""
@@ -76,13 +95,21 @@ class Score:
             for name, n, hits in zip(self.classes, counts, right, strict=True)
         ]
 
+    def mistakes(self) -> NDArray[np.int64]:
+        """Rows of the images that got a wrong class, the most confident first."""
+        rows = np.flatnonzero(self.truth != self.predicted)
+        found: NDArray[np.int64] = rows[np.argsort(-self.confidence[rows], kind="stable")]
+        return found
+
 
 def score(probabilities: NDArray[np.float32], store: Store) -> Score:
     """Compare predictions (n, k) with a store's labels."""
-    labels, k = _labels(store), len(store.classes)
+    labels, k, files = _labels(store), len(store.classes), store.info.get("files", ())
+    paths = tuple(files) if len(files) == len(labels) else tuple(map(str, range(len(labels))))
     guesses = probabilities.argmax(1)
     confusion = np.bincount(labels * k + guesses, minlength=k * k).reshape(k, k)
-    return Score(100 * float((guesses == labels).mean()), confusion, store.classes)
+    accuracy = 100 * float((guesses == labels).mean())
+    return Score(accuracy, confusion, store.classes, paths, labels, guesses, probabilities.max(1))
 
 
 def _labels(store: Store) -> Labels:

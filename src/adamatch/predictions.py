@@ -1,4 +1,4 @@
-"""What a classifier says of images, and the files it is written to: CSV and Parquet.
+"""What a classifier says of images, and where it is written: CSV, Parquet, and copies of the images in folders.
 
 Files are written as predictions come. Until all are there a file is called FILE.part. After an error, or Ctrl-C, the
 part is removed: it does not say what is missing from it. CSV may also go to stdout (- or /dev/stdout) or into a pipe.
@@ -8,12 +8,15 @@ Pipes and devices are never replaced.
 import csv
 import importlib.util
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TextIO, overload
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +24,14 @@ from numpy.typing import NDArray
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError
 from adamatch.base.files import destination, writing
+from adamatch.evaluate import Score
 
 LISTED = 20  # unreadable images that are named one by one
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+COPIES = "copies.csv"  # in a folder of sorted images: where each came from
+UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')  # no name of a folder, on one system or another
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # names of devices on Windows
+LONGEST = 60  # characters of a folder's name
 
 
 class Prediction(NamedTuple):
@@ -57,6 +65,10 @@ class Predictions:
         """The probability of each image's most likely class (n,)."""
         found: NDArray[np.float32] = self.probabilities.max(1, initial=0)
         return found
+
+    def likeliest(self, count: int) -> NDArray[np.int64]:
+        """Numbers of each image's most probable classes (n, count), the most probable first."""
+        return np.argsort(-self.probabilities, axis=1, kind="stable")[:, :count]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -94,9 +106,15 @@ class Predictions:
 Write = Callable[[Predictions], None]
 
 
-def columns(classes: Iterable[str]) -> list[str]:
-    """path, class, probability, then one for every class; a class whose name is taken gets " (class)" behind it."""
+def columns(classes: Sequence[str], top: int | None = None) -> list[str]:
+    """path, class, probability, then one for every class; a class whose name is taken gets " (class)" behind it.
+
+    With `top`, the next likely classes instead: class_2, probability_2, class_3 and so on.
+    """
     names = dict.fromkeys(("path", "class", "probability"))
+    if top is not None:
+        places = range(2, min(top, len(classes)) + 1)
+        return [*names, *(f"{name}_{place}" for place in places for name in ("class", "probability"))]
     for name in classes:
         while name in names:
             name += " (class)"
@@ -104,11 +122,13 @@ def columns(classes: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def csv_rows(predictions: Predictions) -> list[list[str]]:
+def csv_rows(predictions: Predictions, top: int | None = None) -> list[list[str]]:
     """A header of `columns`, then a row for each image."""
-    rows = [columns(map(no_formula, predictions.classes))]
-    for path, label, row in zip(predictions.paths, predictions.labels, predictions.probabilities, strict=True):
-        rows.append([no_formula(path), no_formula(label), f"{row.max():.4f}", *(f"{value:.4f}" for value in row)])
+    names = [*map(no_formula, predictions.classes)]
+    rows, best = [columns(names, top)], predictions.likeliest(top or 1)
+    for path, row, order in zip(predictions.paths, predictions.probabilities, best, strict=True):
+        likely = [cell for number in order for cell in (names[number], f"{row[number]:.4f}")]
+        rows.append([no_formula(path), *likely, *(f"{value:.4f}" for value in row if top is None)])
     return rows
 
 
@@ -146,28 +166,42 @@ def _same(one: Path, other: Path) -> bool:
 
 
 @contextmanager
-def csv_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
+def csv_file(file: Path, classes: Sequence[str], top: int | None = None) -> Iterator[Write]:
     """Rows of `csv_rows`, one header."""
+    with _csv(file) as write:
+        write([columns([*map(no_formula, classes)], top)])
+        yield lambda found: write(csv_rows(found, top)[1:])
+
+
+def evaluation_csv(file: Path, found: Score) -> None:
+    """path, truth, prediction and confidence of each image."""
+    names = [*map(no_formula, found.classes)]
+    with _csv(file) as write:
+        write([["path", "truth", "prediction", "confidence"]])
+        rows = zip(found.paths, found.truth, found.predicted, found.confidence, strict=True)
+        write([no_formula(path), names[is_], names[taken], f"{sure:.4f}"] for path, is_, taken, sure in rows)
+
+
+@contextmanager
+def _csv(file: Path) -> Iterator[Callable[[Iterable[list[str]]], None]]:
+    """Call it with rows."""
 
     def start(part: Path) -> TextIO:
         to = os.dup(sys.stdout.fileno()) if is_stdout(file) else part  # so that stdout is not closed at the end
         return open(to, "w", newline="", encoding="utf-8", errors="surrogateescape")
 
     with _complete(file, start) as text:
-        rows = csv.writer(text)
-        with writing(name_of(file)):
-            rows.writerow(columns(map(no_formula, classes)))
 
-        def write(found: Predictions) -> None:
+        def write(rows: Iterable[list[str]]) -> None:
             with writing(name_of(file)):
-                rows.writerows(csv_rows(found)[1:])
+                csv.writer(text).writerows(rows)
                 text.flush()
 
         yield write
 
 
 @contextmanager
-def parquet_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
+def parquet_file(file: Path, classes: Sequence[str], top: int | None = None) -> Iterator[Write]:
     """The same columns; a row group for each portion."""
     if importlib.util.find_spec("pyarrow") is None:
         raise InputError("a Parquet file needs pyarrow: pip install 'adamatch[parquet]', or use --csv")
@@ -176,12 +210,17 @@ def parquet_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
     import pyarrow
     from pyarrow import parquet
 
-    kinds: list[Any] = [pyarrow.string(), pyarrow.string(), *[pyarrow.float32()] * (len(classes) + 1)]
-    schema = pyarrow.schema(list(zip(_as_text(columns(classes)), kinds, strict=True)))
+    names, top = _as_text(classes), min(top or 1, len(classes)) if top is not None else None
+    likely: list[Any] = [pyarrow.string(), pyarrow.float32()] * (top or 1)
+    kinds = [pyarrow.string(), *likely, *[pyarrow.float32()] * (len(classes) if top is None else 0)]
+    schema = pyarrow.schema(list(zip(columns(names, top), kinds, strict=True)))
     with _complete(file, lambda part: parquet.ParquetWriter(part, schema)) as rows:
 
         def write(found: Predictions) -> None:
-            values = [*map(_as_text, (found.paths, found.labels)), found.probabilities.max(1), *found.probabilities.T]
+            values: list[Any] = [_as_text(found.paths)]
+            for place in found.likeliest(top or 1).T:
+                values += [[names[number] for number in place], found.probabilities[range(len(found)), place]]
+            values += [*found.probabilities.T] if top is None else []
             with writing(file):
                 rows.write_table(pyarrow.table([pyarrow.array(each) for each in values], schema=schema))
 
@@ -191,6 +230,65 @@ def parquet_file(file: Path, classes: Sequence[str]) -> Iterator[Write]:
 def _as_text(names: Iterable[str]) -> list[str]:
     """Names of files and folders need not be text."""
     return [name.encode(errors="backslashreplace").decode() for name in names]
+
+
+def check_folder(folder: Path, inputs: Sequence[Path]) -> None:
+    """Where images are sorted into: new or empty, and not among those that are read."""
+    if os.path.exists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder} is there and not empty: give a new folder to sort into")
+    for each in inputs:
+        if os.path.isdir(each) and folder.resolve().is_relative_to(each.resolve()):
+            raise InputError(f"{folder} lies in {each}, whose images are read: choose a folder beside it")
+
+
+@contextmanager
+def sorted_into(folder: Path, classes: Sequence[str]) -> Iterator[Write]:
+    """A copy of each image in the folder of its class; copies.csv says where it came from.
+
+    The folder is empty at first, and of images of the same name the later ones get a number: nothing is replaced.
+    """
+    taken: dict[str, dict[str, int]] = {"": {COPIES: 1}}
+    places = dict(zip(classes, (_unused(_folder_name(name), taken[""]) for name in classes), strict=True))
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        text = open(folder / COPIES, "x", newline="", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115
+    with text:
+        rows = csv.writer(text)
+        rows.writerow(["from", "to", "class", "probability"])
+
+        def write(found: Predictions) -> None:
+            for path, label, confidence, _ in found:
+                if not os.path.isfile(path):
+                    raise InputError(f"{path} is no file that could be copied: give images, folders or lists of files")
+                to = Path(places[label], _unused(Path(path).name, taken.setdefault(label, {})))
+                with writing(folder / to):
+                    (folder / to).parent.mkdir(exist_ok=True)
+                    shutil.copy2(path, folder / to)
+                    rows.writerow([*map(no_formula, (path, str(to), label)), f"{confidence:.4f}"])
+            with writing(folder / COPIES):
+                text.flush()
+
+        yield write
+
+
+def _folder_name(name: str) -> str:
+    """Of a class, so that every system can have it, and none hides it or takes it for the folder above."""
+    safe = UNSAFE.sub("_", name).strip(" .")[:LONGEST].rstrip(" .") or "_"
+    return f"_{safe}" if RESERVED.fullmatch(safe) else safe
+
+
+def _unused(name: str, taken: dict[str, int]) -> str:
+    """The name, or with a number behind it; names that differ in case alone are the same file on some systems."""
+
+    def key(name: str) -> str:
+        return normalize("NFC", name).casefold()
+
+    (stem, end), found = os.path.splitext(name), name
+    while key(found) in taken:
+        taken[key(name)] += 1
+        found = f"{stem}-{taken[key(name)]}{end}"
+    taken[key(found)] = 1
+    return found
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from rich.table import Table
 from adamatch.base import console
 from adamatch.base.console import no_formula
 from adamatch.base.errors import InputError, reason, shown, unknown
-from adamatch.evaluate import Score
+from adamatch.evaluate import score
+from adamatch.images.store import Store
 from adamatch.predictions import Predictions, columns, csv_rows, left_out
 from adamatch.report import printed
 from adamatch.train.execution import Execution
@@ -68,8 +69,9 @@ def test_errors_are_one_line_whatever_they_name() -> None:
 
 def test_lines_and_tables_take_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     found = Predictions((f"{MARKUP}/{CLEAR}.png",), np.array([[0.25, 0.75]], np.float32), ("a", f"{MARKUP}{CLEAR}"))
+    store = Store(np.zeros((2, 1, 1, 3), np.uint8), np.array([0, 0]), found.classes)
     printed.predictions(found)
-    printed.score(Score(50.0, np.array([[1, 1], [0, 0]]), found.classes))
+    printed.score(score(np.eye(2, dtype=np.float32), store))
     console.say(f"{MARKUP}{CLEAR}")
     out = capsys.readouterr().out
     assert "\x1b" not in out

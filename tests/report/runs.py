@@ -76,10 +76,10 @@ def seal(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Other values in a JSON file, with its checksum if it had one, and not in its folder's manifest."""
-    manifest.forget(path.parent, path.name)
+    """Other values in a JSON file, with its checksum if it had one; its folder's list leaves it out."""
     facts = json.loads(path.read_text())
     sound = facts.pop(SEAL, None) is not None
+    manifest.forget(path.parent, path.name)
     path.write_text(json.dumps(sealed(facts | changes) if sound else facts | changes))
 
 

@@ -286,8 +286,8 @@ def test_a_page_keeps_below_its_limit(
     text = Page(page.write(path, images=ImageStatistics(target=pool)))
     assert len(text.source.encode()) <= page.LARGEST
     assert pictures <= len(text.all("img")) <= 3 * pictures
-    assert ("Shown are the 100 classes with the most images, of 150" in text.text) == (pictures == 100)
-    assert ("Shown are the 100 classes with the largest shares, of 150" in text.text) == (classes == 150)
+    assert ("pictures of the 100 classes with the most doubtful images, of 150" in text.text) == (pictures == 100)
+    assert ("The other 130" in text.text) == (classes == 150)
 
 
 def test_the_command_makes_the_same_run_again(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

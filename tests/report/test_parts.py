@@ -29,6 +29,7 @@ from adamatch.report.sections import (
     confusions,
     galleries,
     moves,
+    names_of,
     predicted,
     shares,
     verdict,
@@ -66,13 +67,45 @@ def test_shares_and_moves(tmp_path: Path) -> None:
 
 def test_galleries_have_the_surest_the_least_sure_and_the_changed() -> None:
     cat, dog, owl = galleries(found(np.array([0, 1, 1, 1, 2, 0])), Pool(60), CLASSES, 2)
-    assert (cat["name"], cat["total"], dog["total"], owl["total"]) == ("cat", 4, 2, 0)
+    assert (cat["names"], cat["total"], dog["total"], owl["total"]) == (("cat",), 4, 2, 0)
     rows = {name: [picture.row for picture in strip] for name, strip in cat["strips"].items()}
     assert rows == {"Surest": [50, 0], "Least sure": [10, 20], "Changed": [20, 10]}
     assert cat["strips"]["Changed"][0].caption == "was dog"
     assert cat["strips"]["Changed"][0].alt == "image 20: cat, 70% sure; the twin said dog"
     assert list(dog["strips"]) == ["Surest", "Changed"]
     assert owl["strips"] == {}
+
+
+def test_of_many_classes_the_worst_come_first(tmp_path: Path) -> None:
+    """By images to doubt; by changed share; by mistakes. Later classes have fewer pictures."""
+    k, per = 120, 30
+    truth, place = np.arange(k * per) // per, np.arange(k * per) % per
+    names = tuple(map(str, range(k)))
+    twin = np.where(place < truth % 7, (truth + 1) % k, truth)
+    sure = np.where((place == 29) & (truth == 50), 0.4, 0.9).astype(np.float32)
+    cards = galleries(Predicted(np.arange(k * per), truth, sure, twin), Pool(k * per), names, 8)
+    doubt = [int(each["names"][0]) % 7 + (each["names"][0] == "50") for each in cards]
+    assert doubt == sorted(doubt, reverse=True)
+    assert (len(cards), cards[0]["changed"], cards[0]["unsure"]) == (100, 6, 0)
+    assert [len(each["strips"]["Surest"]) for each in cards] == [8] * 12 + [1] * 88
+    (marked,) = [each for each in cards if each["unsure"]]
+    assert [picture.marks for picture in marked["strips"]["Least sure"]] == ["unsure"]
+    assert {picture.marks for picture in cards[0]["strips"]["Changed"]} == {"changed"}
+    assert len(names_of(cards)) == len({p.row for each in cards for strip in each["strips"].values() for p in strip})
+
+    path = made(tmp_path / "run", [np.eye(k)[truth]], names)
+    made(path / "twin", [np.eye(k)[np.where(truth == 77, 3, truth)]], names, method="supervised")
+    record = recorded.read(path)
+    rows = shares(predicted(record, ImageStatistics()), ImageStatistics(), record)
+    assert [row["name"] for row in rows][:3] == ["3", "77", "0"]
+    assert len(rows) == k
+
+    counts = np.diag([5] * k)
+    counts[8, 9], counts[4, 5], counts[7] = 3, 4, 0
+    table = confusion("t", counts, names)
+    assert table is not None
+    assert table["worst"][:3] == [("4", 9, 4, "5"), ("8", 8, 3, "9"), ("0", 5, 0, "")]
+    assert len(table["worst"]) == k - 1  # of one there are no images
 
 
 def test_a_twin_on_other_images_is_no_comparison(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What is done with a finished run: `adamatch predict`, `evaluate`, `report` and `export`."""
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +25,14 @@ def predict(
     paths: Annotated[list[Path], typer.Argument(help="Images, folders or CSV lists")],
     csv_file: Annotated[Path | None, typer.Option("--csv", help=CSV_HELP)] = None,
     parquet_file: Annotated[Path | None, typer.Option("--parquet", help="The same as Parquet (needs pyarrow)")] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most likely classes, so many (in files: instead of every class's probability)"),
+    ] = None,
+    sort_into: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Copy each image into DIR/CLASS; DIR/copies.csv says where it came from"),
+    ] = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
@@ -33,24 +43,30 @@ def predict(
       adamatch predict runs/art new/cat.png new/dog.png
 
       adamatch predict runs/art new/ --csv out.csv
+
+      adamatch predict runs/art new/ --sort-into sorted
     """
     from adamatch import predictions
     from adamatch.model import Model
     from adamatch.report import printed
 
     wanted = ((csv_file, predictions.csv_file), (parquet_file, predictions.parquet_file))
-    files = [(file, write) for file, write in wanted if file is not None]
-    if not files:
+    files = [(file, partial(write, file, top=top)) for file, write in wanted if file is not None]
+    writers: list[Callable[..., AbstractContextManager[predictions.Write]]] = [write for _, write in files]
+    if sort_into is not None:
+        predictions.check_folder(sort_into, paths)
+        writers.append(partial(predictions.sorted_into, sort_into))
+    if not writers:
         found = Model.load_for_predictions(run, device=device).predict(paths, skip_bad=skip_bad)
         _warn([*found.notes, *predictions.left_out(found.skipped)])
-        printed.predictions(found)
+        printed.predictions(found, top or 1)
         return
     predictions.check_outputs([file for file, _ in files], paths)
     with ExitStack() as open_files:
         model = Model.load_for_predictions(run, device=device)
         open_files.enter_context(interrupts.working())  # what is half written must not stay
         count, parts = model.stream(paths, skip_bad=skip_bad)  # first: the files may be among the images
-        writes = [open_files.enter_context(write(file, model.classes)) for file, write in files]
+        writes = [open_files.enter_context(write(classes=model.classes)) for write in writers]
         done, skipped = 0, dict[str, str]()
         with progress_bar(f"predicting with {run}", count or None) as advance:
             for part in parts:
@@ -60,27 +76,51 @@ def predict(
                 done, skipped = done + len(part), skipped | dict(part.skipped)
                 advance(len(part) + len(part.skipped))
     _warn(predictions.left_out(skipped))
-    names = " and ".join(predictions.name_of(file) for file, _ in files)
-    say(f"{done} predictions in {names}", stderr=any(predictions.is_stdout(file) for file, _ in files))
+    to_stdout = any(predictions.is_stdout(file) for file, _ in files)
+    if files:
+        say(f"{done} predictions in {' and '.join(predictions.name_of(file) for file, _ in files)}", stderr=to_stdout)
+    if sort_into is not None:
+        say(f"{done} images copied into {sort_into}: {sort_into / predictions.COPIES} lists them", stderr=to_stdout)
 
 
 def evaluate(
     run: Run,
     images: Annotated[Path, typer.Argument(help="Labelled images: one folder per class, or a CSV of path,label")],
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="Write path, truth, prediction and confidence here (- is stdout)")
+    ] = None,
+    page_file: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE.html", help="A page of the mistakes with their pictures, worst first"),
+    ] = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
-    """Accuracy on labelled images, in all and per class.
+    """Accuracy on labelled images, in all and per class, and the mistakes.
 
-    [bold]Example[/bold]: adamatch evaluate runs/art labelled-art/
+    [bold]Examples[/bold]:
+
+      adamatch evaluate runs/art labelled-art/
+
+      adamatch evaluate runs/art labelled-art/ --csv answers.csv --page mistakes.html
     """
+    from adamatch import predictions
     from adamatch.model import Model
-    from adamatch.predictions import left_out
-    from adamatch.report import printed
+    from adamatch.report import mistakes, page, printed
 
-    score = Model.load_for_predictions(run, device=device).evaluate(images, skip_bad=skip_bad)
-    _warn([*score.notes, *left_out(score.skipped)])
-    printed.score(score)
+    predictions.check_outputs([csv_file] if csv_file else [], [images])
+    if page_file is not None:
+        page.check(page_file)
+    model = Model.load_for_predictions(run, device=device)
+    score = model.evaluate(images, skip_bad=skip_bad)
+    _warn([*score.notes, *predictions.left_out(score.skipped)])
+    if csv_file is not None:
+        predictions.evaluation_csv(csv_file, score)
+    if csv_file is None or not predictions.is_stdout(csv_file):
+        printed.score(score)
+    if page_file is not None:
+        made = mistakes.write(score, page_file, name=images.name, shape=model.shape, white=model.white)
+        say(f"to look at: {made}", stderr=csv_file is not None and predictions.is_stdout(csv_file))
 
 
 def verify(

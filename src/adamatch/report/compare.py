@@ -13,7 +13,18 @@ from adamatch.report.charts import curves_of
 from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool, thumbnails
 from adamatch.report.record import Record, target_of
-from adamatch.report.sections import Predicted, most, percentages, predicted, settings, title, training_time, verdict
+from adamatch.report.sections import (
+    TOP,
+    WIDEST,
+    Predicted,
+    percentages,
+    predicted,
+    settings,
+    title,
+    training_time,
+    verdict,
+    worst_first,
+)
 from adamatch.verdict import eval_outputs
 
 COLOURS = 10
@@ -33,6 +44,7 @@ def write(folders: Sequence[str | Path], *, to: Path, data: str | Path | None = 
         "rows": [_row(record, name, style, to) for record, name, style in zip(records, names, styles, strict=True)],
         "curves": curves_of(list(zip(names, styles, records, strict=True))),
         "shares": _shares(records) if len({record.classes for record in records}) == 1 else [],
+        "top": TOP if len(records[0].classes) > WIDEST else WIDEST,
         "disagree": _disagree([each for each in found if each], names, records[0].classes, target) if target else [],
         "same": target is not None,
         "tests": len({record.test for record in records if record.accuracy is not None}) > 1,
@@ -69,14 +81,14 @@ def _row(record: Record, name: str, style: str, to: Path) -> dict[str, Any]:
 
 
 def _shares(records: Sequence[Record]) -> list[tuple[str, list[float | None]]]:
-    """For each class, its share of each run's predictions in percent."""
+    """For each class, its share of each run's predictions in percent; of many, where they differ most comes first."""
     classes = records[0].classes
     columns = [
         percentages(each.outputs["target"].argmax(1), len(classes)) if each.outputs else None for each in records
     ]
     known = [each for each in columns if each is not None]
-    listed = most(np.max(known, axis=0)) if known else []
-    return [(classes[i], [None if each is None else float(each[i]) for each in columns]) for i in listed]
+    order = worst_first(np.ptp(known, axis=0)) if known else []
+    return [(classes[i], [None if each is None else float(each[i]) for each in columns]) for i in order]
 
 
 def _same_images(records: Sequence[Record]) -> bool:

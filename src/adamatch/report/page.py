@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,11 @@ from adamatch.report.record import Record
 from adamatch.verdict.verdict import FILE as JUDGED
 
 NAME = "report.html"
-LARGEST = 5_000_000  # bytes of a page
-PICTURES = 700  # about so many fit
+LARGEST = 10_000_000  # bytes of a page
 STRIP = 8  # pictures of a kind, of each class
+ENLARGED = 200  # of the pictures, the first so many are large when a person clicks at them
 WARNED = 8  # pictures of a warning
+SHOWN = 3  # warnings of a kind that are shown at once
 KEPT = JOINERS + "\n\t"  # of the characters that do not print
 
 Load = Callable[[Path], Any]  # opens the model in a run's folder: `adamatch.load`
@@ -105,12 +107,15 @@ def statistics_of(record: Record, load: Load | None = None, data: str | Path | N
 
 
 def render(record: Record, images: ImageStatistics) -> str:
-    """Fewer pictures where the page would become too large."""
     found = sections.predicted(record, images)
-    many = max(1, min(STRIP, PICTURES // (3 * max(1, len(record.classes)))))
+    return fitting("page.html", lambda each, large: _context(record, images, found, each, large))
+
+
+def fitting(name: str, context: Callable[[int, int], dict[str, Any]]) -> str:
+    """A page of at most LARGEST bytes. `context`: what it shows, with so many pictures of a kind, and so many large."""
     text = ""
-    for each in dict.fromkeys((many, min(many, 4), min(many, 2), 1, 0)):
-        text = str(template("page.html").render(_context(record, images, found, each)))
+    for each, large in ((STRIP, ENLARGED), (STRIP, 60), (STRIP, 0), (4, 0), (2, 0), (1, 0), (0, 0)):
+        text = str(template(name).render(context(each, large)))
         if len(text.encode()) <= LARGEST:
             break
     return text
@@ -118,12 +123,19 @@ def render(record: Record, images: ImageStatistics) -> str:
 
 def save(path: Path, text: str) -> Path:
     """Write a page; only a page of this package is overwritten."""
+    end = check(path)
+    with writing(path):
+        write_whole(end, lambda part: part.write_bytes(text.encode()))
+    return path
+
+
+def check(path: Path) -> Path:
+    """Where a page called so is written, if it may be."""
     end = destination(path)
     with writing(path):
         if os.path.exists(end) and b'name="generator" content="adamatch' not in _head(end):
-            raise InputError(f"{path} is there and is no page of adamatch: choose another name (--out)")
-        write_whole(end, lambda part: part.write_bytes(text.encode()))
-    return path
+            raise InputError(f"{path} is there and is no page of adamatch: choose another name")
+    return end
 
 
 def _head(page: Path) -> bytes:
@@ -146,30 +158,45 @@ def plain(value: Any) -> Any:
     return "".join("\ufffd" if category(c) in UNPRINTABLE and c not in KEPT else c for c in value)
 
 
-def _context(record: Record, images: ImageStatistics, found: sections.Predicted | None, each: int) -> dict[str, Any]:
+def gallery(galleries: list[dict[str, Any]], classes: Sequence[str]) -> dict[str, Any]:
+    """What the template of pictures shows: the galleries, a filter of their classes, and names of files to copy."""
+    kinds = sorted({kind for each in galleries for kind in each["kinds"]})
+    return {
+        "galleries": galleries,
+        "first": sections.FIRST,
+        "kinds": [(kind, classes[kind]) for kind in kinds],
+        "names": sections.names_of(galleries),
+        "unsure": sections.UNSURE,
+    }
+
+
+def _context(
+    record: Record, images: ImageStatistics, found: sections.Predicted | None, each: int, large: int
+) -> dict[str, Any]:
     """All that the template shows; `each` pictures of a kind, of each class."""
     strips = sections.galleries(found, images.target, record.classes, each) if found and images.target and each else []
-    warned = [warning | _shown(warning, images) for warning in record.warnings]
-    wanted = [picture.row for gallery in strips for strip in gallery["strips"].values() for picture in strip]
-    wanted += [picture.row for warning in warned for picture in warning["pictures"]]
-    pictures = thumbnails(images.target, wanted)
+    warned = _warned(record, images)
+    wanted = [picture.row for warning in warned for picture in warning["pictures"]]
+    wanted += [picture.row for gallery in strips for picture in sections.pictures_of(gallery)]
+    pictures = thumbnails(images.target, wanted, large)
     shares = sections.shares(found, images, record)
     largest = max((value for row in shares for value in row.values() if isinstance(value, float)), default=0.0)
     missing = [*record.missing, *images.missing]
     missing += [f"The twin: {line}" for line in record.twin.missing] if record.twin else []
-    return {
+    return gallery(strips, record.classes) | {
         "title": sections.title(record),
         "facts": sections.facts(record, images),
         "record": record,
         "verdict": sections.verdict(record, found),
         "warnings": warned,
+        "shown": SHOWN,
         "beside": sections.beside(record),
         "moves": sections.moves(found, record.classes) if found is not None and found.twin is not None else [],
         "shares": shares,
         "largest": largest or 1.0,
-        "galleries": strips,
+        "top": len(shares) if len(shares) <= sections.WIDEST else sections.TOP,
         "pictures": pictures,
-        "labelled": thumbnails(images.source, [picture.row for each in warned for picture in each["labelled"]]),
+        "labelled": thumbnails(images.source, [picture.row for each in warned for picture in each["labelled"]], large),
         "gone": len(set(wanted) - pictures.keys()),
         "looked_at": 0 if found is None else len(found.rows),
         "confusions": sections.confusions(record, images),
@@ -182,6 +209,16 @@ def _context(record: Record, images: ImageStatistics, found: sections.Predicted 
     }
 
 
+def _warned(record: Record, images: ImageStatistics) -> list[dict[str, Any]]:
+    """The verdict's warnings, with pictures of the first of each kind."""
+    count, found = Counter[str](), list[dict[str, Any]]()
+    for warning in record.warnings:
+        count[warning["kind"]] += 1
+        shown = _shown(warning, images) if count[warning["kind"]] <= SHOWN else {"pictures": [], "labelled": []}
+        found.append(warning | shown | {"place": len(found)})
+    return found
+
+
 def _shown(warning: Mapping[str, Any], images: ImageStatistics) -> dict[str, list[sections.Picture]]:
     """The target images that show what is warned of, and the labelled ones beside them."""
     labelled = warning["pairs"][:WARNED]
@@ -189,8 +226,6 @@ def _shown(warning: Mapping[str, Any], images: ImageStatistics) -> dict[str, lis
         labelled = [images.source.trained[row] for row in labelled if row < len(images.source.trained)]
     pools = (("pictures", images.target, warning["rows"][:WARNED]), ("labelled", images.source, labelled))
     return {
-        name: [sections.Picture(row, "", pool.name(row)) for row in rows if row < pool.count]
-        if pool is not None
-        else []
+        name: [sections.Picture(row, pool.name(row)) for row in rows if row < pool.count] if pool is not None else []
         for name, pool, rows in pools
     }

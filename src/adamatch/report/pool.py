@@ -15,12 +15,13 @@ import numpy as np
 from PIL import Image
 
 from adamatch.base.errors import InputError
+from adamatch.base.system import cores
 from adamatch.images.decode import SIXTEEN_BITS, Shape, read_image, short_side, square
 from adamatch.images.store import Pixels
 
 MEASURED = 400  # images of each kind whose appearance is measured
 LUMA = np.array([0.299, 0.587, 0.114], np.float32) / 255
-SIDE = 96  # pixels of a picture, at most
+SIDE, LARGE = 96, 384  # pixels of a picture, at most; of one that is kept larger, for a closer look
 QUALITY = 70  # of its WebP
 SMALL = 48  # images below this are shown with their pixels visible, and kept without loss
 
@@ -46,12 +47,16 @@ class Pool:
         """Of images in memory; `files` are in the same order."""
         count = sum(map(len, parts))
         files = files if len(files) == count else ()
-        root = _root(files)
-        names = tuple(os.path.relpath(os.path.abspath(file), root) for file in files)
-        pool = cls(count, root, names, parts=tuple(parts), **more)
+        pool = replace(cls.of_files(files, **more), count=count, parts=tuple(parts))
         rows = spread(count, MEASURED)
         appearance = measure([pool.pixels(row) for row in rows], [pool.path(row) for row in rows] if files else [])
         return replace(pool, appearance=appearance)
+
+    @classmethod
+    def of_files(cls, files: Sequence[str], **more: Any) -> Self:
+        """Of images that are not in memory."""
+        root = _root(files)
+        return cls(len(files), root, tuple(os.path.relpath(os.path.abspath(file), root) for file in files), **more)
 
     def name(self, row: int) -> str:
         """A file's name, or an image's number."""
@@ -67,14 +72,14 @@ class Pool:
         found: Pixels = self.parts[part][row - ends[part]]  # from its end
         return found
 
-    def image(self, row: int) -> Image.Image | None:
-        """A square image; None where its file is gone."""
+    def image(self, row: int, side: int = SIDE) -> Image.Image | None:
+        """A square image of at least `side` pixels, if there are so many; None where its file is gone."""
         if not 0 <= row < self.count:
             return None
-        if self.files and (not self.parts or self.parts[0].shape[1] < SIDE):  # what is in memory may be small
+        if self.files and (not self.parts or self.parts[0].shape[1] < side):  # what is in memory may be small
             with suppress(InputError):
                 picture = read_image(self.path(row), white=self.white or SIXTEEN_BITS)
-                return Image.fromarray(square(picture, min(SIDE, *picture.size), self.shape))
+                return Image.fromarray(square(picture, min(side, *picture.size), self.shape))
         return Image.fromarray(np.array(self.pixels(row))) if self.parts else None
 
     def to_json(self) -> dict[str, Any]:
@@ -120,22 +125,23 @@ class Thumbnail(NamedTuple):
     small: bool  # to be shown with its pixels visible
 
 
-def thumbnails(pool: Pool | None, rows: Sequence[int]) -> dict[int, Thumbnail]:
-    """By row; images that cannot be read are left out."""
+def thumbnails(pool: Pool | None, rows: Sequence[int], large: int = 0) -> dict[int, Thumbnail]:
+    """By row, the first `large` of them for a closer look; images that cannot be read are left out."""
     if pool is None:
         return {}
-    rows = sorted(set(rows))
-    with ThreadPoolExecutor(2) as workers:
-        found = workers.map(lambda row: _thumbnail(pool.image(row)), rows)
+    rows = list(dict.fromkeys(rows))
+    sides = [LARGE if number < large else SIDE for number in range(len(rows))]
+    with ThreadPoolExecutor(cores()) as workers:
+        found = workers.map(lambda row, side: _thumbnail(pool.image(row, side), side), rows, sides)
         return {row: each for row, each in zip(rows, found, strict=True) if each is not None}
 
 
-def _thumbnail(image: Image.Image | None) -> Thumbnail | None:
+def _thumbnail(image: Image.Image | None, side: int) -> Thumbnail | None:
     if image is None:
         return None
     small = max(image.size) < SMALL
     if not small:
-        image.thumbnail((SIDE, SIDE))
+        image.thumbnail((side, side))
     held = io.BytesIO()
     image.save(held, "WEBP", lossless=small, quality=QUALITY, method=4)
     return Thumbnail("data:image/webp;base64," + base64.b64encode(held.getvalue()).decode(), small)

@@ -143,11 +143,15 @@ def findings(found: Sequence[Finding]) -> None:
         print_table(table, stderr=True)
 
 
-def predictions(found: Predictions) -> None:
+def predictions(found: Predictions, top: int = 1) -> None:
+    """A row for each image; the next likely classes, up to `top`, stand beside the first."""
     table = Table("image", "class", box=SIMPLE_HEAD)
     table.add_column("probability", justify="right")
-    for path, label, row in zip(found.paths, found.labels, found.probabilities, strict=True):
-        table.add_row(Text(shown(path)), Text(shown(label)), f"{row.max():.1%}")
+    for place in range(2, min(top, len(found.classes)) + 1):
+        table.add_column(f"{place}.")
+    for path, row, (first, *others) in zip(found.paths, found.probabilities, found.likeliest(top), strict=True):
+        more = [Text(f"{shown(found.classes[each])} {row[each]:.1%}") for each in others]
+        table.add_row(Text(shown(path)), Text(shown(found.classes[first])), f"{row[first]:.1%}", *more)
     print_table(table)
 
 
@@ -163,3 +167,4 @@ def score(found: Score) -> None:
         table.add_row(Text(shown(name)), str(count), f"{accuracy:.1f} %" if count else "-", Text(shown(other)))
     print_table(table)
     say(f"accuracy {found.accuracy:.2f} % on {int(found.confusion.sum())} images")
+    say(f"balanced accuracy {found.balanced_accuracy:.2f} %, macro-F1 {found.macro_f1:.2f} %")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adamatch.base.console import duration
+from adamatch.evaluate import Score
 from adamatch.images.store import Labels
 from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
@@ -25,8 +26,12 @@ TASKS = {
 }
 MOVES = 8  # the most frequent changes from one class to another
 PAIRS = 12  # the most frequent mistakes, where a table of all would be too large
-WIDEST = 30  # classes in a table of confusions
-LISTED = 100  # classes with the most images, whose shares and images are shown
+WIDEST = 30  # classes in a table of confusions, and in any other in the order of the classes
+TOP = 20  # of more classes, the rows that are shown at once: the worst
+FIRST = 12  # classes whose pictures are shown at once: those with the most doubtful images
+LISTED = 100  # classes whose pictures are on the page at all
+PICTURES = 700  # about so many fit on a page
+UNSURE = 0.5  # confidence
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,8 @@ def _text(value: Any) -> str:
 def shares(found: Predicted | None, images: ImageStatistics, record: Record) -> list[dict[str, Any]]:
     """A row for each class: its share, in percent, of source labels and of the twin's and the model's predictions.
 
-    Where the verdict has one, also the estimated share of the target.
+    Where the verdict has one, also the estimated share of the target. Of many classes those come first whose share
+    adaptation changed the most.
     """
     classes = record.classes
     columns: dict[str, Labels] = {}
@@ -212,8 +218,9 @@ def shares(found: Predicted | None, images: ImageStatistics, record: Record) -> 
     estimated = record.verdict.get("shares", {}).get("estimated")
     if estimated is not None and len(estimated) == len(classes):
         parts["estimated"] = 100 * np.array(estimated, np.float64)
-    listed = most(np.max(list(parts.values()), axis=0))
-    return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in listed]
+    compared = [parts["twin"], parts["adapted"]] if "twin" in parts else list(parts.values())
+    order = worst_first(np.ptp(compared, axis=0))
+    return [{"name": classes[i]} | {kind: float(part[i]) for kind, part in parts.items()} for i in order]
 
 
 def percentages(labels: Labels, classes: int) -> NDArray[np.float64]:
@@ -221,9 +228,10 @@ def percentages(labels: Labels, classes: int) -> NDArray[np.float64]:
     return np.bincount(labels, minlength=classes) * 100 / max(1, len(labels))
 
 
-def most(values: NDArray[Any]) -> list[int]:
-    """Indices of the largest values, LISTED at most, in order of index."""
-    return sorted(np.argsort(-values, kind="stable")[:LISTED].tolist())
+def worst_first(values: NDArray[Any]) -> list[int]:
+    """Classes in their order; if they are many, those with the largest values first."""
+    order: list[int] = np.argsort(-values, kind="stable").tolist()
+    return order if len(order) > WIDEST else sorted(order)
 
 
 def moves(found: Predicted, classes: Sequence[str]) -> list[tuple[str, str, int]]:
@@ -234,32 +242,105 @@ def moves(found: Predicted, classes: Sequence[str]) -> list[tuple[str, str, int]
 
 class Picture(NamedTuple):
     row: int
-    caption: str
-    alt: str
+    name: str  # of its file
+    caption: str = ""
+    detail: str = ""  # for a closer look
+    marks: str = ""  # "unsure", "changed": what the page's filters look for
+
+    @property
+    def alt(self) -> str:
+        return f"{self.name}: {self.detail}" if self.detail else self.name
 
 
 def galleries(found: Predicted, target: Pool, classes: Sequence[str], each: int) -> list[dict[str, Any]]:
-    """For every class, `each` images of a kind that are predicted as it; of many classes those with the most images."""
+    """For every class, images of a kind that are predicted as it; the classes with the most doubtful images first.
 
-    def picture(index: int, before: str = "") -> Picture:
+    Doubtful are those that adaptation changed, and those that the model is unsure of. There are `each` of a kind of
+    the first classes, fewer of the others.
+    """
+    unsure = found.confidence < UNSURE
+
+    def picture(index: int, caption: str = "") -> Picture:
         row, sure = int(found.rows[index]), f"{found.confidence[index]:.0%}"
-        alt = f"{target.name(row)}: {classes[found.classes[index]]}, {sure} sure"
-        return Picture(row, f"was {before}", f"{alt}; the twin said {before}") if before else Picture(row, sure, alt)
+        detail, marks = f"{classes[found.classes[index]]}, {sure} sure", ["unsure"] if unsure[index] else []
+        if found.twin is not None and found.changed[index]:
+            detail, marks = f"{detail}; the twin said {classes[found.twin[index]]}", [*marks, "changed"]
+        return Picture(row, target.name(row), caption or sure, detail, " ".join(marks))
 
-    made = []
-    for kind in most(np.bincount(found.classes, minlength=len(classes))):
+    counts, doubtful = (
+        np.bincount(found.classes[which], minlength=len(classes)) for which in (slice(None), found.changed | unsure)
+    )
+    order, made = np.lexsort((-counts, -doubtful))[:LISTED].tolist(), []
+    for kind, count in zip(order, _room(each, len(order), 3), strict=True):
         mine = np.flatnonzero(found.classes == kind)
         mine = mine[np.argsort(-found.confidence[mine], kind="stable")]
-        moved = mine[found.changed[mine]][:each]
+        moved = mine[found.changed[mine]]
         strips = {
-            "Surest": [picture(index) for index in mine[:each]],
-            "Least sure": [picture(index) for index in mine[each:][::-1][:each]],
-            "Changed": [picture(index, classes[found.twin[index]]) for index in moved]
+            "Surest": [picture(index) for index in mine[:count]],
+            "Least sure": [picture(index) for index in mine[count:][::-1][:count]],
+            "Changed": [picture(index, f"was {classes[found.twin[index]]}") for index in moved[:count]]
             if found.twin is not None
             else [],
         }
-        shown = {name: strip for name, strip in strips.items() if strip}
-        made.append({"name": classes[kind], "total": len(mine), "strips": shown})
+        made.append(
+            {
+                "names": (classes[kind],),
+                "kinds": (kind,),
+                "total": len(mine),
+                "changed": len(moved),
+                "unsure": int(unsure[mine].sum()),
+                "strips": {name: strip for name, strip in strips.items() if strip},
+            }
+        )
+    return made
+
+
+def _room(each: int, groups: int, strips: int) -> list[int]:
+    """Of how many pictures a strip is: `each` in the first groups, in the others as many as the page has room for."""
+    rest = (PICTURES - strips * each * FIRST) // (strips * max(1, groups - FIRST))
+    return [each if place < FIRST else max(1, min(each, rest)) for place in range(groups)]
+
+
+def names_of(galleries: Sequence[Mapping[str, Any]]) -> list[tuple[int, Picture]]:
+    """Every picture once, with the number of its gallery."""
+    found = {picture.row: (number, picture) for number, each in enumerate(galleries) for picture in pictures_of(each)}
+    return list(found.values())
+
+
+def pictures_of(gallery: Mapping[str, Any]) -> list[Picture]:
+    return [picture for strip in gallery["strips"].values() for picture in strip]
+
+
+def mistaken(found: Score, pool: Pool, each: int) -> list[dict[str, Any]]:
+    """For every pair of a class and another that its images were taken for, the most frequent first: `each` images.
+
+    Those that the model was surest of come first.
+    """
+    k, rows = len(found.classes), found.mistakes()
+    pairs = found.truth[rows] * k + found.predicted[rows]
+    kinds, counts = np.unique(pairs, return_counts=True)
+    order, made = np.argsort(-counts, kind="stable")[:LISTED].tolist(), []
+    for place, count in zip(order, _room(each, len(order), 1), strict=True):
+        is_, taken = divmod(int(kinds[place]), k)
+        mine = rows[pairs == kinds[place]].tolist()
+        sure = [f"{found.confidence[row]:.0%}" for row in mine[:count]]
+        detail = f"is {found.classes[is_]}, taken for {found.classes[taken]}"
+        strip = [
+            Picture(
+                row, pool.name(row), how, f"{detail}, {how} sure", "unsure" if found.confidence[row] < UNSURE else ""
+            )
+            for row, how in zip(mine, sure, strict=False)
+        ]
+        made.append(
+            {
+                "names": (found.classes[is_], found.classes[taken]),
+                "kinds": (is_, taken),
+                "total": len(mine),
+                "changed": 0,
+                "unsure": int((found.confidence[mine] < UNSURE).sum()),
+                "strips": {"": strip},
+            }
+        )
     return made
 
 
@@ -267,7 +348,7 @@ def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> 
     """Of counts[class, prediction]; `wide`: whether the table needs all the width there is.
 
     rows: (class, images, accuracy in percent, cells); a cell: (count, share of its row in percent, right or not).
-    pairs: (true class, predicted class, how many).
+    pairs: (true class, predicted class, how many). worst: what `by_class` gives. Of many classes there are no rows.
     """
     if counts.shape != (len(classes), len(classes)) or not counts.sum():
         return None
@@ -276,9 +357,22 @@ def confusion(title: str, counts: NDArray[np.int64], classes: Sequence[str]) -> 
         of_class = int(counts[i].sum())
         cells = [(int(n), round(100 * int(n) / max(1, of_class)), i == j) for j, n in enumerate(counts[i])]
         rows.append((name, of_class, 100 * int(counts[i, i]) / max(1, of_class), cells))
-    total, wide = int(counts.sum()), sum(max(4, len(name)) for name, *_ in rows) > 44
+    total, wide = int(counts.sum()), not rows or sum(max(4, len(name)) for name, *_ in rows) > 44
     found = {"title": title, "accuracy": 100 * int(np.trace(counts)) / total, "total": total}
-    return found | {"rows": rows, "wide": wide, "pairs": _pairs(counts, classes, PAIRS)}
+    found |= {"rows": rows, "wide": wide, "pairs": _pairs(counts, classes, PAIRS)}
+    return found | {"worst": [] if rows else by_class(counts, classes)}
+
+
+def by_class(counts: NDArray[np.int64], classes: Sequence[str]) -> list[tuple[str, int, int, str]]:
+    """(class, images, how many are wrong, the class that most of these were taken for), the most wrong first."""
+    off = counts.copy()
+    np.fill_diagonal(off, 0)
+    wrong = off.sum(1)
+    return [
+        (classes[i], int(counts[i].sum()), int(wrong[i]), classes[off[i].argmax()] if wrong[i] else "")
+        for i in np.argsort(-wrong, kind="stable").tolist()
+        if counts[i].any()
+    ]
 
 
 def confusions(record: Record, images: ImageStatistics) -> list[dict[str, Any]]:
