@@ -25,8 +25,8 @@ MOST = 2**31 - 1  # of random seeds
 class AdaMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Labelled images are the source, those without a label the target.
 
-    No label is -1 among numbers, and None or "" among names, as in scikit-learn's semi-supervised classifiers. X holds
-    images (n, height, width, 3), or paths (n,). The other arguments are those of `adamatch.fit`, with these differences:
+    No label is -1 among numbers, as in scikit-learn's semi-supervised classifiers, and None or "" among names. X holds
+    images (n, height, width, 3), or paths (n,). Arguments are those of `adamatch.fit`, with these differences:
 
     twin          off: the same network is not trained on the labelled images alone
     out           the run's folder; None: a temporary one, which is removed. In a search leave it at None
