@@ -16,7 +16,7 @@ from adamatch import AdaMatch
 from adamatch.augment.views import Views, normalise
 
 
-class Adapted(lightning.LightningModule):
+class Adapted(lightning.LightningModule):  # type: ignore[misc]  # for mypy where Lightning is not installed
     def __init__(self) -> None:
         super().__init__()
         self.net = timm.create_model("mobilenetv3_small_050", num_classes=3)  # pretrained=True: ImageNet's weights

@@ -146,14 +146,14 @@ class AdaMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 def _images(X: Any) -> NDArray[Any]:
     """An array of images (n, height, width, channels), or of paths (n,)."""
     try:
-        X = np.asarray(X)
+        found: NDArray[Any] = np.asarray(X)
     except ValueError:
         raise InputError("X holds images of several sizes: give an array of one size, or paths") from None
-    if X.ndim == 1 and all(isinstance(path, (str, Path)) for path in X.tolist()):
-        return X
-    if X.ndim not in (3, 4):
-        raise InputError(f"X has the shape {X.shape}: give images (n, height, width, 3), or paths (n,)")
-    return X[..., None] if X.ndim == 3 else X
+    if found.ndim == 1 and all(isinstance(path, (str, Path)) for path in found.tolist()):
+        return found
+    if found.ndim not in (3, 4):
+        raise InputError(f"X has the shape {found.shape}: give images (n, height, width, 3), or paths (n,)")
+    return found[..., None] if found.ndim == 3 else found
 
 
 def _given(X: NDArray[Any]) -> Any:
