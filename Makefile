@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ENV = .venv
 BIN = $(ENV)/bin
+FRAMEWORKS = build/frameworks
 
 .PHONY: setup demo test check wheel docs slow fuzz faults mutants clean
 
@@ -37,8 +38,15 @@ $(ENV)/docs: $(ENV)/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	touch $@
 
-slow: setup
+slow: setup $(FRAMEWORKS)/ready
 	$(BIN)/pytest -m slow
+
+# The newest torch with other people's training frameworks, for the examples that use them: minutes, and gigabytes.
+$(FRAMEWORKS)/ready: pyproject.toml
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e . \
+		torch torchvision timm lightning accelerate transformers
+	touch $@
 
 fuzz: setup
 	cd tests && ../$(BIN)/python -m fuzz

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 from glob import glob
@@ -12,7 +13,7 @@ import pytest
 from colours import arrays
 from pages import ROOT, blocks, command_line, commands, inline, pages
 from PIL import Image
-from test_examples import example
+from test_examples import FRAMEWORKS, example
 from torch import nn
 
 import adamatch
@@ -128,13 +129,30 @@ def test_examples_run_in_the_order_of_the_pages(
     for page in pages():
         names: dict[str, Any] = {}
         for block in blocks(page):
-            if block.language == "python":
+            if block.language == "python" and has_all(block.text):
                 exec(compile(block.text, f"{page.name}, a block", "exec"), names)
             for words in commands(block):
                 if _runs(words) and tuple(words) not in done:
                     done.add(tuple(words))
                     assert run(words, monkeypatch) == 0, f"{page.name}: {' '.join(words)}\n{capsys.readouterr().err}"
     assert len(done) > 15
+
+
+def has_all(code: str) -> bool:
+    """Whether what the code imports is installed: training frameworks are not, but for `make slow`."""
+    imported = re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE)
+    return all(importlib.util.find_spec(name) is not None for name in imported)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FRAMEWORKS.exists(), reason="`make slow` builds the environment")
+def test_examples_with_other_frameworks_run(tmp_path: Path) -> None:
+    theirs = [block for page in pages() for block in blocks(page) if block.language == "python"]
+    theirs = [block for block in theirs if not has_all(block.text)]
+    assert theirs
+    for block in theirs:
+        done = subprocess.run([FRAMEWORKS, "-c", block.text], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block.page}: {done.stderr}"
 
 
 def _runs(words: list[str]) -> bool:

@@ -27,7 +27,7 @@ ORDER = (
         "twin",
         "plan",
     ),
-    *("fit", "demo", "grid", "cli", "adamatch", "__main__"),
+    *("fit", "sklearn", "demo", "grid", "cli", "adamatch", "__main__"),
 )
 FOR_TRAINING = ("images", "networks", "augment", "methods", "train", "initialise")
 

@@ -120,3 +120,24 @@ def test_a_probe_is_a_weak_view_under_a_random_policy() -> None:
     probes, used = views.probe(x, u)
     assert torch.equal(probes, normalise(expected))
     assert all(torch.equal(a, b) for a, b in zip(policy, used, strict=True))
+
+
+def test_views_draw_where_no_draws_are_given() -> None:
+    views, x = Views(16, strong="randaugment"), batch()
+    torch.manual_seed(0)
+    u = torch.rand(len(x), views.draws)
+    torch.manual_seed(0)
+    assert all(map(torch.equal, views(x), views(x, u)))
+    assert not torch.equal(views(x)[0], views(x)[0])
+
+
+def test_images_of_a_loop_of_ones_own_are_checked() -> None:
+    views = Views(16)
+    for wrong, says in (
+        (batch() / 255, r"not of torch.float32 \[6, 3, 16, 16\]"),
+        (batch(size=8), r"uint8 images \[n, 3, 16, 16\], not of torch.uint8 \[6, 3, 8, 8\]"),
+        (batch().permute(0, 2, 3, 1), r"\[6, 16, 16, 3\]"),
+        (batch().numpy(), "not of ndarray"),
+    ):
+        with pytest.raises(InputError, match=says):
+            views(wrong)

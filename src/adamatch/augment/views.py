@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from adamatch.augment.ctaugment import CTAugment, Policy
 from adamatch.augment.randaugment import RandAugment
 from adamatch.augment.weak import cutout, shift_mirror
-from adamatch.base.errors import unknown
+from adamatch.base.errors import InputError, unknown
 
 WEAK, CUTOUT = 3, 2  # uniforms per image
 STRONG: dict[str, Callable[[int], nn.Module] | None] = {
@@ -37,12 +37,17 @@ class Views(nn.Module):
             raise unknown("strong view", strong, STRONG)
         make = STRONG[strong]
         self.policy = make(size) if make else None
-        self.mirror = mirror
+        self.size, self.mirror = size, mirror
         self.policy_draws = int(getattr(self.policy, "draws", 0))
         self.draws = 2 * WEAK + self.policy_draws + CUTOUT
 
-    def forward(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """x: uint8 [B, 3, H, W], u: [B, draws] -> weak and strong, float [B, 3, H, W]."""
+    def forward(self, x: Tensor, u: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x: uint8 [B, 3, H, W], u: uniforms [B, draws] (None: drawn here) -> weak and strong, float [B, 3, H, W]."""
+        if u is None:  # a loop of one's own: what it gives is checked
+            if not isinstance(x, Tensor) or x.dtype != torch.uint8 or x.shape[1:] != (3, self.size, self.size):
+                found = f"{x.dtype} {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+                raise InputError(f"views are made of uint8 images [n, 3, {self.size}, {self.size}], not of {found}")
+            u = torch.rand(len(x), self.draws, device=x.device)
         for_weak, for_strong, for_policy, for_cutout = torch.split(u, [WEAK, WEAK, self.policy_draws, CUTOUT], dim=1)
         weak = shift_mirror(x, for_weak, mirror=self.mirror)
         strong = shift_mirror(x, for_strong, mirror=self.mirror)

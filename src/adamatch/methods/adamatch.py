@@ -59,6 +59,7 @@ class AdaMatch(Method):
         anchor_floor: float = 0.0,
     ) -> None:
         super().__init__()
+        self.classes = classes
         if (align == "target") != (target is not None):
             raise InputError(
                 "align='target' and a known class distribution (target=) go together: give both or neither"

@@ -18,6 +18,7 @@ class Supervised(Method):
 
     def __init__(self, classes: int, *, source_loss: Literal["sum", "half"] = "half") -> None:
         super().__init__()
+        self.classes = classes
         self.view_weight = arguments.view_weight(source_loss)
         self.phases = [Phase(self.loss)]
 
@@ -32,6 +33,7 @@ class BaselineBN(Method):
 
     def __init__(self, classes: int, *, source_loss: Literal["sum", "half"] = "half") -> None:
         super().__init__()
+        self.classes = classes
         self.view_weight = arguments.view_weight(source_loss)
         self.phases = [Phase(self.loss)]
 

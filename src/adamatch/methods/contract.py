@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from adamatch.base.errors import InputError
+from adamatch.methods import checks
+
 Metrics = dict[str, Tensor]
 
 
@@ -43,9 +46,53 @@ class Pass(NamedTuple):
 class Method(nn.Module):
     """The contract with the loop: what a step does, phase by phase. State that a method carries is its buffers."""
 
+    classes: int
     phases: list[Phase]
     unlabelled: bool = True  # whether it looks at unlabelled images
     weight_decay: bool = True  # whether the recipe's weight decay applies
+
+    def forward(
+        self,
+        net: nn.Module,
+        *,
+        x_sl_w: Tensor,
+        x_sl_s: Tensor,
+        y_sl: Tensor,
+        x_tu_w: Tensor,
+        x_tu_s: Tensor,
+        progress: float | Tensor,
+        lam: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Metrics]:
+        """The loss of one step and its metrics, for a training loop of one's own. The input is checked.
+
+        net             a module that gives logits [n, classes]
+        x_sl_w, x_sl_s  weak and strong views of labelled images, float [n, 3, height, width]
+        y_sl            their labels: class indices [n], or probabilities [n, classes]
+        x_tu_w, x_tu_s  weak and strong views of unlabelled images; there may be more of them
+        progress        how much of the run is done, from 0 to 1: step / steps
+        lam             factors of the interpolation, [2n, classes]; None: drawn from torch's generator, or `generator`
+
+        Checking labels waits for the device once a step; `loss`, which takes a `Batch` and checks nothing, does not.
+        """
+        if len(self.phases) != 1:
+            name, count = type(self).__name__, len(self.phases)
+            raise InputError(f"{name} has {count} updates a step: call the loss of each of its `phases` with a Batch")
+        checks.images(x_sl_w=x_sl_w, x_sl_s=x_sl_s, x_tu_w=x_tu_w, x_tu_s=x_tu_s)
+        for own in self.buffers():
+            if own.device != x_sl_w.device:
+                where = f"the images are on {x_sl_w.device}, the method's averages on {own.device}"
+                raise InputError(f"{where}: call .to({str(x_sl_w.device)!r}) of the method, too")
+        batch = Batch(
+            x_sl_w,
+            x_sl_s,
+            checks.probabilities(y_sl, x_sl_w, self.classes),
+            x_tu_w,
+            x_tu_s,
+            checks.part_done(progress, x_sl_w),
+            checks.factors(lam, x_sl_w, self.classes, generator),
+        )
+        return self.phases[0].loss(checks.Logits(net, self.classes), batch)
 
     @classmethod
     def passes(cls, labelled: int, unlabelled: int) -> list[Pass]:

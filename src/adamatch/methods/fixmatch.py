@@ -36,6 +36,7 @@ class FixMatch(Method):
         anchor_floor: float = 0.0,
     ) -> None:
         super().__init__()
+        self.classes = classes
         self.tau, self.knn_anchor = arguments.probability("tau", tau), arguments.flag("knn_anchor", knn_anchor)
         self.anchor_floor = arguments.weight("anchor_floor", anchor_floor)
         self.align = arguments.one_of("align", align, "labels", "none")

@@ -21,6 +21,7 @@ class MCD(Method):
 
     def __init__(self, classes: int, features: int) -> None:
         super().__init__()
+        self.classes = classes
         self.head = nn.Linear(features, classes)
         nn.init.xavier_normal_(self.head.weight)
         nn.init.zeros_(self.head.bias)

@@ -29,6 +29,7 @@ class NoisyStudent(Method):
         source_loss: Literal["sum", "half"] = "half",
     ) -> None:
         super().__init__()
+        self.classes = classes
         self.tau = arguments.probability("tau", tau)
         arguments.count("generations", generations)  # of the run, not of the loss
         self.supervised = Supervised(classes, source_loss=source_loss)
