@@ -31,7 +31,7 @@ from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import TIMM
 from adamatch.predictions import left_out
 from adamatch.report import page, printed
-from adamatch.train import distributed, precompile, speed
+from adamatch.train import distributed, precompile, speed, trackers
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -59,6 +59,7 @@ def fit(
     seed: int = 0,
     skip_bad: bool = False,
     overwrite: bool = False,
+    log: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Model:
@@ -79,6 +80,7 @@ def fit(
                     where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
+    log             "wandb" or "mlflow": configuration, metrics and result go there, too (docs/deploy.md)
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
@@ -87,6 +89,7 @@ def fit(
     that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
+    trackers.check(log)
     with distributed.joined(machine.device):
         given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
         given = {role: listed(images) for role, images in given.items()}
@@ -124,7 +127,7 @@ def fit(
                 weights=chosen.weights,
                 recipe=chosen.recipe,
             )
-            folder, execution = RunFolder(out), Execution(machine, quiet=quiet)
+            folder, execution = RunFolder(out), Execution(machine, quiet=quiet, log=log)
             held = None if overwrite else ranks.from_first(folder.recipe)
             few = not chosen.weights and few_of_many(problem, plan.FEW)  # then there is one domain
             seen = plan.Seen(run, problem, few, own, held, machine)

@@ -7,7 +7,18 @@ import typer
 
 import adamatch
 from adamatch.base import interrupts
-from adamatch.cli.options import Device, Method, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad, with_settings
+from adamatch.cli.options import (
+    Device,
+    Log,
+    Method,
+    NoCompile,
+    Overwrite,
+    Precision,
+    Quiet,
+    Seed,
+    SkipBad,
+    with_settings,
+)
 
 
 def demo(
@@ -58,6 +69,7 @@ def fit(
     no_compile: NoCompile = False,
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
+    log: Log = None,
     quiet: Quiet = False,
     settings: dict[str, Any],
 ) -> None:
@@ -95,6 +107,7 @@ def fit(
             seed=seed,
             skip_bad=skip_bad,
             overwrite=overwrite,
+            log=log,
             quiet=quiet,
             **{name: value for name, value in settings.items() if value is not None},
         )

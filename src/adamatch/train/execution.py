@@ -30,6 +30,7 @@ class Execution:
     place: Place = "auto"  # where images are stored
     quiet: bool = False
     seconds_per_checkpoint: float = 30.0
+    log: str | None = None  # a tracker beside TensorBoard: wandb or mlflow
     brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     maps: dict[Any, Any] = field(default_factory=dict)  # cached outputs of frozen blocks, which a twin uses again
     began: float = field(default_factory=time.monotonic)
