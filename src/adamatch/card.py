@@ -79,7 +79,7 @@ def text(*, classes: Sequence[str], network: str, size: int, history: Mapping[st
 
 def escaped(name: str) -> str:
     """A name as text on one line: no markup, no HTML, no links."""
-    return re.sub(r"([!-+./:-@\[-`{-~])", r"\\\1", shown(name))
+    return re.sub(r"[\\`*_{}\[\]<>|~&#$@!]|:(?=//)|(?<=www)\.", r"\\\g<0>", shown(name))
 
 
 def _data(history: Mapping[str, Any]) -> list[tuple[str, str]]:

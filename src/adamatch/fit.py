@@ -80,7 +80,7 @@ def fit(
                     where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
-    log             "wandb" or "mlflow": configuration, metrics and result go there, too (docs/deploy.md)
+    log             "wandb" or "mlflow": configuration, metrics and result go there, too (docs/questions.md)
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images

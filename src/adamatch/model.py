@@ -179,15 +179,14 @@ class Model:
 
         The card is README.md as it is in the run's folder: look at it before, it names the folders of the images.
         """
+        public = replace(self, history=hub.public(self.history))
         with TemporaryDirectory() as name:
-            made = replace(self, history=hub.public(self.history)).save(name)
-            extra = {
-                each: self.folder / each for each in (hub.CARD, ONNX) if self.folder and (self.folder / each).exists()
-            }
+            made = public.save(name)
             facts: dict[str, Any] = {"classes": self.classes, "network": self.network, "size": self.size}
-            write_atomically(made / hub.CARD, card.text(**facts, history=hub.public(self.history)))
-            for each, file in extra.items():
-                (made / each).write_bytes(read_checked(file, hub.FILES[each]))
+            write_atomically(made / card.CARD, card.text(**facts, history=public.history))
+            for each in (card.CARD, ONNX):
+                if self.folder is not None and (self.folder / each).exists():
+                    (made / each).write_bytes(read_checked(self.folder / each, hub.FILES[each]))
             manifest.complete(made)
             return hub.push(made, repo, private=private)
 
@@ -243,7 +242,10 @@ def _is_empty(images: Any) -> bool:
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
-    """Open what `fit` saved, in a folder or on the Hub (hf://NAME/REPO@REVISION); a network of your own is given as `net`."""
+    """Open what `fit` saved, in a folder or on the Hub (hf://NAME/REPO or hf://NAME/REPO@REVISION).
+
+    A network of your own has to be given as `net`.
+    """
     return Model.load(folder, net=net, device=device)
 
 
