@@ -1,4 +1,4 @@
-"""The README as an index of packages shows it, where links within the repository lead nowhere. All else: pyproject.toml."""
+"""The README as an index of packages shows it, where links within the repository lead nowhere. Else: pyproject.toml."""
 
 import re
 import tomllib

@@ -2,7 +2,9 @@
 
 import importlib.util
 import math
+import shutil
 import statistics
+from ast import literal_eval
 from pathlib import Path
 from types import ModuleType
 
@@ -26,3 +28,18 @@ def test_the_objective_in_a_loop_of_ones_own(capsys: pytest.CaptureFixture[str])
     assert statistics.mean(losses[-20:]) < statistics.mean(losses[:20])
     assert after > before + 20  # of handwriting, of which no label was seen
     assert f"{after:.1f} % after 120 steps" in capsys.readouterr().out
+
+
+def test_the_notebook(tmp_path: Path) -> None:
+    """On fewer images and for a shorter time than it says; a cell that fails is an error."""
+    nbformat, nbclient = (pytest.importorskip(name, reason="it is in dev") for name in ("nbformat", "nbclient"))
+    notebook = nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4)
+    (settings,) = (cell for cell in notebook.cells if "IMAGES = 8_000" in cell.source)
+    settings.source = settings.source.replace("40", "6").replace("20", "3").replace("8_000", "200")
+    shutil.copy(EXAMPLES / "shapes.py", tmp_path)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    *_, predicted, _ = notebook.cells
+    told = "".join(output.text for output in predicted.outputs if output.output_type == "stream")
+    assert "drawings alone: " in told
+    assert len(literal_eval(predicted.outputs[-1].data["text/plain"])) == 12
+    assert (tmp_path / "runs/shapes/report.html").is_file()
