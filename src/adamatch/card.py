@@ -122,7 +122,7 @@ def _accuracy(history: Mapping[str, Any], classes: int) -> str:
         task = history.get("run", {}).get("task", "")
         lines += printed.lines(known, task=task, classes=classes, estimated=bool(verdict))
     if verdict:
-        lines += summary.lines(verdict, measured=bool(known) and known["target_accuracy"] is not None)
+        lines += summary.lines(verdict, measured=history.get("accuracy") is not None)
     return "\n".join(f"- {escaped(line)}" for line in lines) or "It was not measured."
 
 

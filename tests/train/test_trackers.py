@@ -57,7 +57,10 @@ def records(file: Path) -> Iterator[bytes]:
 def read_wandb(out: Path) -> Found:
     from wandb.proto.wandb_internal_pb2 import Record
 
-    rows, facts, result, names = [], {}, {}, set()
+    rows: list[dict[str, float]] = []
+    facts: dict[str, Any] = {}
+    result: dict[str, Any] = {}
+    names: set[str] = set()
     for file in sorted(out.glob("events/wandb/offline-run-*/*.wandb")):
         for _ in range(100):  # it is written after `finish` has come back
             told = [Record.FromString(content) for content in records(file)]

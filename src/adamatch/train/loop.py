@@ -69,7 +69,8 @@ def train(
     captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
     with Progress(recipe, execution) as progress, stop_signals() as stopped, ExitStack() as opened:
         execution.say(f"images are loaded {batches.places}")
-        memory.check(step, recipe, problem, execution.warn)
+        if recipe.last_step:  # a linear probe alone takes none
+            memory.check(step, recipe, problem, execution.warn)
         history, start = _resumed(folder, step, batches, execution)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)

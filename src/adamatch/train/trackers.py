@@ -40,15 +40,16 @@ def tracker(log: str | None, folder: Path, run: Run, start: int, warn: Callable[
     W&B and MLflow may fail on the way: that is a warning, and the run goes on. On ranks after the first: nothing.
     """
     tracks: list[Track] = []
-    end: End = str
+    ends: list[End] = []
     if ranks.rank() == 0 and find_spec("tensorboard") is not None:
         tracks.append(_tensorboard(_made(folder / "events"), start))
     if ranks.rank() == 0 and log is not None:
         try:
-            track, end = (_guarded(each, log, warn) for each in TRACKERS[log](_made(folder / "events"), run))
+            track, end = TRACKERS[log](_made(folder / "events"), run)
         except Exception as error:  # of many kinds: no key, no server, no disk
             raise InputError(f"{argument('log', log)} cannot begin ({reason(error)})") from None
-        tracks.append(track)
+        tracks.append(_guarded(track, log, warn))
+        ends.append(_guarded(end, log, warn))
 
     def track_all(row: Mapping[str, Any]) -> None:
         for each in tracks:
@@ -62,7 +63,8 @@ def tracker(log: str | None, folder: Path, run: Run, start: int, warn: Callable[
         status = "KILLED"
         raise
     finally:
-        end(status)
+        for close in ends:
+            close(status)
 
 
 def _tensorboard(folder: Path, start: int) -> Track:
