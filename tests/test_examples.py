@@ -3,8 +3,10 @@
 import importlib.util
 import math
 import re
+import shutil
 import statistics
 import subprocess
+from ast import literal_eval
 from pathlib import Path
 from types import ModuleType
 
@@ -43,3 +45,18 @@ def test_loops_of_other_frameworks_learn(name: str, tmp_path: Path) -> None:
     assert found is not None, done.stderr
     before, after = map(float, found.groups())
     assert after > before + 15
+
+
+def test_the_notebook(tmp_path: Path) -> None:
+    """On fewer images than it says; a cell that fails is an error."""
+    nbformat, nbclient = (pytest.importorskip(name, reason="it is in dev") for name in ("nbformat", "nbclient"))
+    notebook = nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4)
+    (settings,) = (cell for cell in notebook.cells if "COUNTS = " in cell.source)
+    settings.source = settings.source.replace("40", "6").replace("20", "3")
+    shutil.copy(EXAMPLES / "shapes.py", tmp_path)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    *_, predicted, _ = notebook.cells
+    told = "".join(output.text for output in predicted.outputs if output.output_type == "stream")
+    assert "drawings alone: " in told
+    assert len(literal_eval(predicted.outputs[-1].data["text/plain"])) == 12
+    assert (tmp_path / "runs/shapes/report.html").is_file()

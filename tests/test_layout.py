@@ -20,6 +20,8 @@ ORDER = (
         "predictions",
         "export",
         "report",
+        "card",
+        "hub",
         "model",
         "prepare",
         "finalise",

@@ -88,12 +88,12 @@ def test_it_is_the_supervised_run_and_sees_no_target_image(tmp_path: Path) -> No
         assert all(torch.equal(weights[0][name], other[name]) for name in other)
 
 
-def test_fit_leaves_a_twin_a_verdict_and_three_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_leaves_a_twin_a_verdict_and_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = fit(tmp_path / "run", quiet=False)
     printed, said = capsys.readouterr()
     verdict = json.loads((tmp_path / "run/judge.json").read_text())
     assert (tmp_path / "run/twin/result.json").exists()
-    assert len((tmp_path / "run/README").read_text().splitlines()) == 3
+    assert f"- adaptation changed: {verdict['twin']['changed']} of 30" in (tmp_path / "run/README.md").read_text()
     assert (verdict["version"], verdict["images"], verdict["held_out"]) == (1, 30, 6)
     assert verdict["range"] == {"at_least": None, "at_best": None}  # the network began from nothing
     ours, its = (adamatch.load(tmp_path / each).predict(arrays(30, seed=1, dark=60)[0]) for each in ("run", "run/twin"))

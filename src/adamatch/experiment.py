@@ -20,7 +20,7 @@ from adamatch.images.tasks import Labelled, Problem, Unlabelled, add_labelled
 from adamatch.methods import NoisyStudent
 from adamatch.model import Model
 from adamatch.prepare import Training, prepare
-from adamatch.train import distributed, loop, memory, speed
+from adamatch.train import distributed, loop, memory, speed, trackers
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import Machine
@@ -36,9 +36,11 @@ def train(
     data: str | Path | None = None,
     machine: Machine | None = None,
     overwrite: bool = False,
+    log: str | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Train on a benchmark, or resume; returns the content of result.json."""
+    """Train on a benchmark, or resume; returns the content of result.json. `log`: "wandb" or "mlflow"."""
+    trackers.check(log)
     machine = machine or speed.choose()
     size = benchmarks.get(run.benchmark).size
     if run.recipe.size != size:
@@ -49,7 +51,7 @@ def train(
         problem = problem_of(run, data)
         distributed.agree(run, problem)
         folder = RunFolder(Path(out) if out else RUNS / run.name)
-        solve(run, problem, folder, Execution(machine, quiet=quiet), overwrite=overwrite)
+        solve(run, problem, folder, Execution(machine, quiet=quiet, log=log), overwrite=overwrite)
         return ranks.from_first(folder.result) or {}
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import adamatch
+from adamatch import card
 from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
@@ -28,11 +29,6 @@ from adamatch.train.run_folder import RunFolder
 from adamatch.verdict import eval_outputs
 from adamatch.verdict.verdict import FILE, TWIN, VERSION, verdict
 
-README = """\
-model.safetensors and model.json are the model: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
-judge.json is the verdict without labels, outputs/ the predictions it rests on, twin/ the same without adaptation.
-run.json is the configuration, metrics.jsonl the curves, result.json the result; the same command again resumes the run.
-"""
 LONG = ("rows", "pairs", "files")  # lists of images: in judge.json, not in the model
 
 
@@ -117,13 +113,21 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, findings: Seque
     """Add the estimate and the verdict to the saved model. `findings`: what was found in the images."""
     estimate = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, findings))
-    history = model.history | {"estimate": estimate} | ({"judge": _shortened(found)} if found else {})
+    history = model.history | {"estimate": estimate, "images": _counts(problem)}
+    history |= {"judge": _shortened(found)} if found else {}
     known = replace(model, history=history)
     if ranks.rank() == 0 and known.history != model.history:
-        manifest.forget(folder.path, "README")
-        write_atomically(folder.path / "README", README)
+        facts: dict[str, Any] = {"classes": known.classes, "network": known.network, "size": known.size}
+        write_atomically(folder.path / card.CARD, card.text(**facts, history=history))
         known.save(folder.path)  # last: from its history the same command knows that this is done
     return known
+
+
+def _counts(problem: Problem) -> dict[str, int]:
+    """How many images there were, by what they were used for."""
+    source, *few = map(len, problem.labelled)
+    held_out = len(problem.tests.get("source", ()))
+    return {"labelled": source, "target_labels": sum(few), "unlabelled": len(problem.unlabelled), "held_out": held_out}
 
 
 def _verdict(problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from adamatch.model import ONNX, Model
 from adamatch.networks import NETWORKS
 from adamatch.networks.pretrained import TIMM
 from adamatch.report import page, printed
-from adamatch.train import distributed, precompile, speed
+from adamatch.train import distributed, precompile, speed, trackers
 from adamatch.train.batches import labelled_counts
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
@@ -61,6 +61,7 @@ def fit(
     skip_bad: bool = False,
     overwrite: bool = False,
     report: bool = True,
+    log: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Model:
@@ -83,6 +84,7 @@ def fit(
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
     report          whether the page report.html is made; the same call makes it later, without training again
+    log             "wandb" or "mlflow": configuration, metrics and result go there, too (docs/questions.md)
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
 
     What is left at "auto" is chosen for the machine and the images, and printed. A tenth of the labelled source images
@@ -91,6 +93,7 @@ def fit(
     it; what adaptation changed; signs that source and target do not fit.
     """
     machine = speed.choose(device, precision, compile)
+    trackers.check(log)
     with distributed.joined(machine.device):
         given = {"source": source, "target": target, "target_labels": target_labels, "test": test}
         once = {id(images): normalised(images) for images in given.values()}  # what is given twice stays one thing
@@ -101,7 +104,7 @@ def fit(
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         source, target, target_labels, test = given.values()
         same = source is target or same_files(source, target)
-        execution = Execution(machine, quiet=quiet)
+        execution = Execution(machine, quiet=quiet, log=log)
         for line in plan.opening(source, None if same else target, twin=twin and method != ALONE, report=report):
             execution.say(line)
         chosen = plan.choose(

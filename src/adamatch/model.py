@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self, get_args
 
 import numpy as np
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from safetensors.torch import load as parse_tensors
 from torch import Tensor, nn
 
+from adamatch import card, hub, networks
 from adamatch import export as exporting
-from adamatch import networks
 from adamatch.base import locks, manifest, ranks
 from adamatch.base.errors import InputError, reason, shortened
 from adamatch.base.files import checksum, listed, make_folder, read_checked, read_sealed, sealed, write_atomically
@@ -176,10 +177,26 @@ class Model:
         manifest.complete(folder, *FILES)
         return folder
 
+    def push_to_hub(self, repo: str, *, private: bool = True) -> str:
+        """To the Hugging Face Hub as NAME/REPO: model, card and ONNX file alone. Returns the address of its page.
+
+        The card is README.md as it is in the run's folder: look at it before, it names the folders of the images.
+        """
+        public = replace(self, history=hub.public(self.history))
+        with TemporaryDirectory() as name:
+            made = public.save(name)
+            facts: dict[str, Any] = {"classes": self.classes, "network": self.network, "size": self.size}
+            write_atomically(made / card.CARD, card.text(**facts, history=public.history))
+            for each in (card.CARD, ONNX):
+                if self.folder is not None and (self.folder / each).exists():
+                    (made / each).write_bytes(read_checked(self.folder / each, hub.FILES[each]))
+            manifest.complete(made)
+            return hub.push(made, repo, private=private)
+
     @classmethod
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
-        """A saved model; a network of one's own has to be given as `net`, with any weights."""
-        folder = Path(folder)
+        """A saved model; a network of one's own has to be given as `net`, with any weights. hf://NAME/REPO: the Hub."""
+        folder = ranks.from_first(lambda: hub.local(folder))
         facts, machine = ranks.from_first(lambda: _facts(folder)), speed.choose(device)
         if net is None:
             if not facts["network"]:
@@ -202,7 +219,7 @@ class Model:
     @classmethod
     def load_for_predictions(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """For predictions alone: a network of one's own comes from the ONNX file beside it, if there is one."""
-        folder = Path(folder)
+        folder = hub.local(folder)
         facts = _facts(folder)
         if facts["network"] or not (folder / ONNX).is_file():
             return cls.load(folder, device=device)
@@ -228,7 +245,10 @@ def _is_empty(images: Any) -> bool:
 
 
 def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Model:
-    """Open what `fit` saved; a network of your own has to be given as `net`."""
+    """Open what `fit` saved, in a folder or on the Hub (hf://NAME/REPO or hf://NAME/REPO@REVISION).
+
+    A network of your own has to be given as `net`.
+    """
     return Model.load(folder, net=net, device=device)
 
 

@@ -241,7 +241,7 @@ def _finished(file: str, folder: Path) -> Path:
 
 def _again(path: Path) -> Any:
     """As the same command given again does, and the other commands that look into a run's folder."""
-    folder = next(parent for parent in path.parents if (parent / "README").exists())
+    folder = next(parent for parent in path.parents if (parent / "README.md").exists())
     if "outputs" in path.parts:
         (folder / "judge.json").unlink()  # so that it is made anew, from what is damaged
     model = _fit(folder)
@@ -251,7 +251,7 @@ def _again(path: Path) -> Any:
 
 
 def _write_page(path: Path) -> Any:
-    folder = next(parent for parent in path.parents if (parent / "README").exists())
+    folder = next(parent for parent in path.parents if (parent / "README.md").exists())
     return page.write(folder).read_text()
 
 

@@ -211,14 +211,3 @@ def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path, m
     tiny.solve(tiny.a_run(), out)
     assert list(out.rglob("*.part")) == []
     assert len(list((out / "checkpoints").iterdir())) == 4
-
-
-def test_tensorboard_can_read_the_events(tmp_path: Path) -> None:
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    run, out = tiny.a_run(), tmp_path / "run"
-    tiny.in_process(tiny.doomed, run.to_json(), out, "step 8")  # after a row that is measured again
-    tiny.solve(run, out)
-    found = reader.EventAccumulator(str(out / "events")).Reload()
-    steps = [event.step for event in found.Scalars("target")]
-    assert steps == [3, 6, 9, 12]
-    assert [event.value for event in found.Scalars("loss")] == pytest.approx([row["loss"] for row in tiny.rows(out)])

@@ -82,6 +82,7 @@ def solve(
     place: Place = "auto",
     seconds_per_checkpoint: float = 0.0,
     quiet: bool = True,
+    log: str | None = None,
     **given: Any,
 ) -> Model:
     """Do a run; a checkpoint at every evaluation."""
@@ -92,7 +93,7 @@ def solve(
             of,
             posed,
             RunFolder(out),
-            Execution(CPU, place, quiet, seconds_per_checkpoint),
+            Execution(CPU, place, quiet, seconds_per_checkpoint, log),
             **given,
         )
 

@@ -7,7 +7,18 @@ import typer
 
 import adamatch
 from adamatch.base import interrupts
-from adamatch.cli.options import Device, Method, NoCompile, Overwrite, Precision, Quiet, Seed, SkipBad, with_settings
+from adamatch.cli.options import (
+    Device,
+    Log,
+    Method,
+    NoCompile,
+    Overwrite,
+    Precision,
+    Quiet,
+    Seed,
+    SkipBad,
+    with_settings,
+)
 
 
 def demo(
@@ -59,6 +70,7 @@ def fit(
     skip_bad: SkipBad = False,
     overwrite: Overwrite = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not make the page report.html")] = False,
+    log: Log = None,
     quiet: Quiet = False,
     settings: dict[str, Any],
 ) -> None:
@@ -97,6 +109,7 @@ def fit(
             skip_bad=skip_bad,
             overwrite=overwrite,
             report=not no_report,
+            log=log,
             quiet=quiet,
             **{name: value for name, value in settings.items() if value is not None},
         )

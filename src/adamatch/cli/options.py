@@ -18,6 +18,7 @@ Seed = Annotated[int, typer.Option(help="Random seed. On a CPU the same seed giv
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out any number of unreadable images, not just a few")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in the folder")]
 Method = Annotated[str, typer.Option(help="{methods}")]
+Log = Annotated[str | None, typer.Option(help="Configuration, metrics and result to wandb or mlflow, too")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and warnings only")]
 
 

@@ -7,7 +7,7 @@ import typer
 
 from adamatch.base import interrupts
 from adamatch.base.cli_names import options
-from adamatch.cli.options import Device, Method, NoCompile, Overwrite, Precision, Quiet, Seed, with_settings
+from adamatch.cli.options import Device, Log, Method, NoCompile, Overwrite, Precision, Quiet, Seed, with_settings
 
 
 @with_settings
@@ -44,6 +44,7 @@ def train(
     precision: Precision = "auto",
     no_compile: NoCompile = False,
     overwrite: Overwrite = False,
+    log: Log = None,
     quiet: Quiet = False,
     settings: dict[str, Any],
 ) -> None:
@@ -86,7 +87,7 @@ def train(
             recipe=recipe(benchmark, budget, task, **settings),
         )
         folder = out or experiment.RUNS / run.name
-        how: dict[str, Any] = {"data": data, "machine": machine, "overwrite": overwrite, "quiet": quiet}
+        how: dict[str, Any] = {"data": data, "machine": machine, "overwrite": overwrite, "quiet": quiet, "log": log}
         result = experiment.train(run, out=folder, **how)
     if distributed.speaks():
         printed.result(result, folder)

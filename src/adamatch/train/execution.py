@@ -30,6 +30,7 @@ class Execution:
     place: Place = "auto"  # where images are stored
     quiet: bool = False
     seconds_per_checkpoint: float = 30.0
+    log: str | None = None  # a tracker beside TensorBoard: wandb or mlflow
     brief: bool = False  # for a twin: no repeated messages, and predictions are saved at the end only
     whose: str = ""  # before the names of its stages: "twin: "
     twin_cost: float = 0.0  # of the twin that is trained afterwards, relative to the run; 0: none is

@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Self
@@ -23,7 +24,7 @@ from adamatch.train.progress import Progress
 from adamatch.train.run_folder import RunFolder
 from adamatch.train.speed import WARM_STEPS, Captured
 from adamatch.train.step import Step
-from adamatch.train.tensorboard import Events
+from adamatch.train.trackers import Track, tracker
 
 MEDIAN_OF = (
     10  # the reported accuracy is the median of the last ten evaluations (section 4), but never of more than a quarter
@@ -66,19 +67,20 @@ def train(
     """Take the run's steps on the problem's pools; returns the averaged network and what was measured on the way."""
     recipe, machine = run.recipe, execution.machine
     captured, batches = Captured(step, machine), Batches(run, problem, step, execution)
-    with Progress(recipe, execution) as progress, stop_signals() as stopped:
+    with Progress(recipe, execution) as progress, stop_signals() as stopped, ExitStack() as opened:
         if not execution.brief:
             execution.say(f"images are read {batches.places}")
-        memory.check(step, recipe, problem, execution.warn)
+        if recipe.last_step:  # a linear probe alone takes none
+            memory.check(step, recipe, problem, execution.warn)
         history, start = _resumed(folder, step, batches, execution)
         history.machines = list(dict.fromkeys([*history.machines, str(machine)]))
         history.at_a_time = max(history.at_a_time, machine.at_a_time)
         folder.rewind(start or -1)  # the first evaluation is of step 0
-        events = Events(folder.path / "events", start)
+        track = opened.enter_context(tracker(execution.log, folder.path, run, start, execution.warn))
         before, entered = history.wall, execution.began
         began = saved = time.monotonic()
         if start == 0 and (recipe.linear_probe_init or not recipe.last_step):
-            _evaluated({"step": 0, "images": 0, "seconds": 0.0}, step, evaluate, history, folder, events)
+            _evaluated({"step": 0, "images": 0, "seconds": 0.0}, step, evaluate, history, folder, track)
             began = time.monotonic()
         for done in range(start + 1, recipe.last_step + 1):
             if machine.graph and done == start + WARM_STEPS + 2:
@@ -94,7 +96,7 @@ def train(
                 step.meter.clear()
                 history.seconds += time.monotonic() - began
                 row |= {"step": done, "images": done * recipe.batch, "seconds": history.seconds}
-                row = _evaluated(row, step, evaluate, history, folder, events)
+                row = _evaluated(row, step, evaluate, history, folder, track)
                 # In the first quarter, while unlabelled images hardly count, every run looks like trouble.
                 progress.report(row, warnings_of(row, problem.classes) if 4 * (done - 1) > recipe.last_step else [])
                 began = time.monotonic()
@@ -112,17 +114,18 @@ def train(
                     _save(folder, done, step, batches, history, step.meter.state())
                 raise Interruption(f"stopped at step {done} of {recipe.last_step}, all of it saved in {folder.path}")
         history.wall = before + time.monotonic() - entered
+        track({"accuracy": history.accuracy("target"), "source_accuracy": history.accuracy("source")})
     return step.average.net, history
 
 
 def _evaluated(
-    row: dict[str, Any], step: Step, evaluate: Evaluate, history: History, folder: RunFolder, events: Events
+    row: dict[str, Any], step: Step, evaluate: Evaluate, history: History, folder: RunFolder, track: Track
 ) -> dict[str, Any]:
     """A row of metrics with the evaluation of its step, written down."""
     row = row | evaluate(step.average, row["step"])
     history.evaluations.append({key: value for key, value in row.items() if isinstance(value, (int, float))})
     folder.append(row)
-    events.add(row)
+    track(row)
     return row
 
 
