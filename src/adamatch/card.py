@@ -6,6 +6,7 @@ escaped, and never in the header.
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import adamatch
@@ -116,13 +117,12 @@ def _recipe(run: Mapping[str, Any], network: str, size: int) -> list[tuple[str, 
 
 def _accuracy(history: Mapping[str, Any], classes: int) -> str:
     """In the words of the terminal and of the report."""
-    known, verdict = history.get("estimate"), history.get("judge")
-    lines = []
+    known, verdict, lines = history.get("estimate"), history.get("judge"), list[str]()
     if known:
         task = history.get("run", {}).get("task", "")
-        lines += printed.lines(known, task=task, classes=classes, estimated=bool(verdict))
-    if verdict:
-        lines += summary.lines(verdict, measured=history.get("accuracy") is not None)
+        lines = printed.lines(known, task=task, classes=classes, estimated=bool(verdict))
+    if known and verdict:
+        lines = [*printed.verdict(known, verdict, Path("FOLDER")), *lines, *summary.lines(verdict)]
     return "\n".join(f"- {escaped(line)}" for line in lines) or "It was not measured."
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,8 @@ def test_the_terminal_tells_what_the_page_tells(
     twin: float | None, judged: float | None, says: list[str], tmp_path: Path
 ) -> None:
     """The same head and sentences, with the twin's predictions on a third of the images changed."""
-    accuracy, evaluated = None if twin is None else 80.0, {"median_of": 1, "evaluations": []}
+    accuracy = None if twin is None else 80.0
+    evaluated: dict[str, Any] = {"median_of": 1, "evaluations": []}
     judge = {"gain": judged, "twin": {"agreement": 66.67}, "range": {"at_least": None, "at_best": None}}
     run = made(
         tmp_path / "run", [np.eye(3)], CLASSES, judge=judge, accuracy=accuracy, source_accuracy=None, **evaluated

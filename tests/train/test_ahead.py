@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from adamatch.base import regular_files
 from adamatch.config.recipe import Recipe
 from adamatch.kernels import runtime
 from adamatch.methods.parts import forward_guessing, forward_joint, forward_twice
@@ -124,7 +125,7 @@ def test_what_is_compiled_once_is_not_compiled_again_until_a_kernel_changes(
     first, second = ([tuple(each) for each in json.loads(command[-2])[2]] for command in Worker.started[::4])
     assert first == [(20, [4, 16]), (4, None)]
     assert second == [(16, None)]
-    read = precompile.read_file
+    read = regular_files.read_file
     changed = "norm_kernels.py"
     monkeypatch.setattr(precompile, "read_file", lambda path: read(path) + b"#" * (path.name == changed))
     with precompile.compiled(RECIPE, ("adamatch",), CUDA):
