@@ -110,7 +110,7 @@ class AdaMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         arguments["seed"] = _seed(self.random_state)
         with TemporaryDirectory(prefix="adamatch-") if self.out is None else nullcontext(self.out) as folder:
             out = Path(folder) / "run" if self.out is None else folder
-            model = fit(labelled, target, out, **arguments)
+            model = fit(labelled, target, out, report=self.out is not None, **arguments)
         self.model_ = replace(model, folder=None) if self.out is None else model
         return self
 
