@@ -72,7 +72,8 @@ def test_the_terminal_tells_what_the_page_tells(
     """The same head and sentences, with the twin's predictions on a third of the images changed."""
     accuracy = None if twin is None else 80.0
     evaluated: dict[str, Any] = {"median_of": 1, "evaluations": []}
-    judge = {"gain": judged, "twin": {"agreement": 66.67}, "range": {"at_least": None, "at_best": None}}
+    judge: dict[str, Any] = {"gain": judged, "held_out": 50, "twin": {"agreement": 66.67}}
+    judge["range"] = {"at_least": None, "at_best": None}
     run = made(
         tmp_path / "run", [np.eye(3)], CLASSES, judge=judge, accuracy=accuracy, source_accuracy=None, **evaluated
     )
@@ -84,6 +85,9 @@ def test_the_terminal_tells_what_the_page_tells(
     page = sections.verdict(record, sections.predicted(record, ImageStatistics()))
     sentences = [*([f"{page['head']}."] if judged is not None else []), *page["sentences"]]
     assert told[: len(sentences)] == sentences
+    if twin is None:  # of fewer held-out images not even the sign of a gain is known
+        told = verdict(measured(RunFolder(run), problem(0)), judge | {"held_out": 49}, run)
+        assert told[-1].startswith("It predicts another class")
 
 
 def test_one_folder_is_source_and_target(tmp_path: Path) -> None:

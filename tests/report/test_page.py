@@ -43,7 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"kind": "names", "line": "and a second one", "rows": [], "pairs": []},
     ]
     span = {"at_least": 41.0, "at_best": 73.0}
-    edit(root / "run/judge.json", range=span, gain=5.5, warnings=warned)
+    edit(root / "run/judge.json", range=span, gain=5.5, held_out=50, warnings=warned)
     return root / "run"
 
 

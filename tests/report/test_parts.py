@@ -166,7 +166,7 @@ def test_the_last_evaluation_that_can_be_read_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_verdicts(tmp_path: Path, judge: dict[str, Any], head: str, words: str) -> None:
-    made(tmp_path / "run", [np.eye(3)], CLASSES, judge=judge, accuracy=None)
+    made(tmp_path / "run", [np.eye(3)], CLASSES, judge={"held_out": 50} | judge, accuracy=None)
     made(tmp_path / "run/twin", [np.eye(3)[[0, 1, 1]]], CLASSES, accuracy=None)
     record = recorded.read(tmp_path / "run")
     said = verdict(record, predicted(record, ImageStatistics()))

@@ -49,21 +49,17 @@ class Lower(nn.Module):
         return y
 
 
-class Whole(nn.Module):
+class Whole(Classifier):
     """A network with all its blocks as `Lower` has them: the same predictions of images, sooner on a CPU."""
 
     def __init__(self, net: EfficientNetLite) -> None:
         super().__init__()
         self.net, self.lower, self.head = net, Lower(net, len(net.in_order)), net.head
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Tensor, groups: tuple[int, ...] | None = None) -> Tensor:
         """[N, 3, H, W] -> [N, 1280]."""
         lower: Tensor = self.lower(x.contiguous(memory_format=channels_last))
-        return self.net.above(lower, None, len(self.net.in_order))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.head(self.features(x))
-        return y
+        return self.net.above(lower, groups, len(self.net.in_order))
 
 
 def sooner(net: nn.Module, device: torch.device) -> nn.Module:

@@ -19,6 +19,7 @@ from adamatch.images.store import Labels, Pixels
 from adamatch.images.tasks import Problem
 from adamatch.images.user_data import UserData
 from adamatch.initialise import embed
+from adamatch.networks.conv import Classifier
 from adamatch.networks.frozen import sooner
 from adamatch.report.pool import Pool, spread
 from adamatch.report.record import NOT_JSON
@@ -143,9 +144,8 @@ def feature_map(model: Any, source: Pool, target: Pool) -> FeatureMap | None:
         return None
     points, how = _plane(np.concatenate([found[0], found[1]]))
     labels = np.array([source.labels[row] for row in rows[0]], np.int64)
-    head = getattr(net, "head", None)
-    if isinstance(head, nn.Linear):  # on features that are there already
-        predicted = head(torch.from_numpy(found[1]).to(model.machine.device)).argmax(1).cpu().numpy()
+    if isinstance(net, Classifier):  # its features are there already
+        predicted = net.head(torch.from_numpy(found[1]).to(model.machine.device)).argmax(1).cpu().numpy()
     else:
         predicted = predict(net, images[1], model.machine).argmax(1)
     return FeatureMap(points[: len(labels)], labels, points[len(labels) :], predicted, how)

@@ -66,7 +66,7 @@ def verdict(known: Mapping[str, Any], found: Mapping[str, Any], folder: Path) ->
     """What the page says first, in the same words, and what to do about it: from what was measured, and judge.json."""
     accuracy, its, twin = known["target_accuracy"], known["twin_accuracy"], found["twin"]
     measured = accuracy is not None and its is not None
-    gain = accuracy - its if measured else found["gain"]
+    gain = accuracy - its if measured else summary.estimated_gain(found)
     told = [summary.how_good(accuracy, found["range"]["at_least"], found["range"]["at_best"])]
     if twin is not None:
         told.append(summary.what_changed(gain, 100 - twin["agreement"], measured=measured))

@@ -71,7 +71,7 @@ def verdict(record: Record, found: Predicted | None) -> dict[str, Any]:
     low, high = span.get("at_least"), span.get("at_best")
     twin = record.twin.accuracy if record.twin and record.twin.test == record.test else None  # of the same images
     measured = accuracy is not None and twin is not None
-    gain = accuracy - twin if accuracy is not None and twin is not None else record.verdict.get("gain")
+    gain = accuracy - twin if accuracy is not None and twin is not None else summary.estimated_gain(record.verdict)
     compared = found is not None and found.twin is not None and len(found.rows)
     changed = 100 * float(found.changed.mean()) if found and compared else None
     head, tone = _head(record, gain, measured)
