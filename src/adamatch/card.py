@@ -100,13 +100,14 @@ def _data(history: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _recipe(run: Mapping[str, Any], network: str, size: int) -> list[tuple[str, str]]:
     recipe = run.get("recipe", {})
+    trained = f"{recipe['images']:,}" if recipe.get("images") else "none: a classifier on the network's features"
     weights = run.get("weights", "")
     rows: list[tuple[str, Any]] = [
         ("method", run.get("method")),
         ("task", run.get("task")),
         ("network", f"{network or 'a network of its own'}, images of {size} x {size}"),
         ("starting weights", weights if weights == "imagenet" or weights.startswith("timm:") else ""),
-        ("labelled images trained on, repeats counted", f"{recipe['images']:,}" if "images" in recipe else ""),
+        ("labelled images trained on, repeats counted", trained if recipe else ""),
         ("labelled images in a batch", recipe.get("batch")),
         ("learning rate", recipe.get("lr")),
         ("seed", run.get("seed")),
