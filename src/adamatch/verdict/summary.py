@@ -12,10 +12,7 @@ LITTLE = 1.0  # points of accuracy: a difference that is no gain
 
 
 def estimated_gain(verdict: Mapping[str, Any]) -> float | None:
-    """Points over the twin, judged without labels; None where too few images were held out to tell even its sign.
-
-    Of 13 it was once -7, where measured on labels it was +18.
-    """
+    """Points over the twin, judged without labels; None where too few images were held out to tell even its sign."""
     gain: float | None = verdict.get("gain")
     return gain if verdict.get("held_out", 0) >= ENOUGH else None
 
