@@ -286,8 +286,8 @@ def test_other_loaders_are_refused_with_what_to_give_instead() -> None:
 
 def test_names_of_classes_are_kept_through_parts_and_wholes() -> None:
     both: Any = ConcatDataset([Subset(colours(), [0, 1, 2]), colours()])
-    given: Any
-    for given in (both, Subset(both, [1, 2, 4]), ConcatDataset([both, colours()]), DataLoader(both)):
+    wholes: list[Any] = [both, Subset(both, [1, 2, 4]), ConcatDataset([both, colours()]), DataLoader(both)]
+    for given in wholes:
         assert read(given, size=8, labelled=True).classes == CLASSES
     assert read(both, size=8, labelled=True).labels.tolist() == [0, 1, 2, *LABELS.tolist()]  # type: ignore[union-attr]
     assert read(ConcatDataset([colours(), colours(None)]), size=8, labelled=True).classes == ("0", "1", "2")
