@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 import adamatch
+from adamatch.ask import target
 from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
-from adamatch.evaluate import Evaluation
+from adamatch.evaluate import Evaluation, predict_together
 from adamatch.images.tasks import Problem, split_hash
 from adamatch.model import Model
 from adamatch.networks.frozen import Upper
@@ -30,6 +31,7 @@ from adamatch.verdict.verdict import FILE, TWIN, VERSION, verdict
 README = """\
 model.safetensors and model.json are the model: `adamatch predict FOLDER IMAGES`, or adamatch.load(FOLDER) in Python.
 judge.json is the verdict without labels, outputs/ the predictions it rests on, twin/ the same without adaptation.
+predictions.npz holds class and confidence of every target image: `adamatch ask FOLDER` draws its questions from them.
 run.json is the configuration, metrics.jsonl the curves, result.json the result; the same command again resumes the run.
 """
 LONG = ("rows", "pairs")  # lists of images: in judge.json, not in the model
@@ -114,6 +116,7 @@ def versions() -> Mapping[str, str]:
 
 def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) -> Model:
     """Add the estimate and the verdict to the saved model. `same`: source and target are the same images."""
+    _predict_target(model, problem, folder)
     estimate = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, same))
     history = model.history | {"estimate": estimate} | ({"judge": _shortened(found)} if found else {})
@@ -123,6 +126,25 @@ def finalised(model: Model, problem: Problem, folder: RunFolder, *, same: bool) 
         write_atomically(folder.path / "README", README)
         known.save(folder.path)  # last: from its history the same command knows that this is done
     return known
+
+
+def _predict_target(model: Model, problem: Problem, folder: RunFolder) -> None:
+    """Save what model and twin say of every target image, from their last outputs where these hold all images."""
+    if ranks.from_first(lambda: target.is_current(folder.path)):
+        return
+    said: list[target.Said | None] = [None, None]
+    for number, path in enumerate((folder.path, folder.path / TWIN)):
+        if not ranks.from_first(lambda path=path: (path / "result.json").exists()):  # type: ignore[misc]
+            continue
+        outputs = ranks.from_first(lambda path=path: eval_outputs.read(path))  # type: ignore[misc]
+        if outputs is not None and outputs.target.shape[1] == len(problem.unlabelled):
+            said[number] = target.Said.of(outputs.last)
+            continue
+        each = model if path == folder.path else Model.load(path, net=copy.deepcopy(model.net))
+        parts = [predict_together(each.net, images, model.machine) for images in problem.unlabelled.plain]
+        said[number] = target.Said.of(np.concatenate(parts))
+    if ranks.rank() == 0 and said[0] is not None:
+        target.write(folder.path, said[0], said[1])
 
 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:

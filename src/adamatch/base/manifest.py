@@ -15,7 +15,8 @@ from adamatch.base.errors import reason
 from adamatch.base.files import MANIFEST, checksum, listed, sealed, write_atomically
 from adamatch.base.regular_files import opened
 
-CHANGING = ("report.html", MANIFEST)  # they may be made anew at any time; manifests are those of folders inside
+# They may be made anew, or get more, at any time; manifests are those of folders inside.
+CHANGING = ("report.html", "questions.json", "answers.csv", MANIFEST)
 PLAIN = {"outputs", "events"}
 
 

@@ -1,0 +1,140 @@
+"""Thirty answers: how often the intervals of `adamatch ask` hold, and how wide they are, on runs with known answers.
+
+    python benchmarks/ask.py runs --data DIR --out results/ask_runs.npz
+    python benchmarks/ask.py simulate results/ask_runs.npz --out results/ask.json
+    python benchmarks/ask.py table results/ask.json --out results/ask.md
+
+DIR holds the photographs as benchmarks/photographs.py wants them (pacs, office31, officehome, fonts, pcb), and digits as
+<name>/train.npz (images, labels). Runs are quick ones for a CPU. Of photographs: what `adamatch fit --frozen all` does
+with EfficientNet-Lite0 on images of 96 pixels, a classifier on fixed features, with all labelled images and with few of
+each class; the twin learns from the labelled images alone. Of digits: `adamatch.fit` with a small network at 16 x 16. Of
+each run the file keeps the prediction and confidence of model and twin, and the truth, for every target image.
+
+Then the questions are drawn as `adamatch ask` draws them, and answered by the truth, 2,000 times for each run and
+number of answers. Beside it: the interval of Clopper and Pearson on as many images drawn at random.
+"""
+
+import itertools
+import statistics
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from evidence import dated, options, pretrained, write
+from numpy.typing import NDArray
+from photographs import DOMAINS, INSIDE
+from scipy.stats import beta
+from small_runs import network
+
+import adamatch
+from adamatch.ask import intervals, sample
+from adamatch.images.reading import read
+from adamatch.images.store import Store
+from adamatch.initialise import embed, propagate
+from adamatch.initialise.probe import classifier
+from adamatch.train import speed
+
+DIGITS = ("mnist", "usps", "svhn", "mnist_m")
+SIDE, SIDE_OF_DIGITS = 96, 16
+MOST = 3000  # digits of a domain
+FEW = {"pacs": 5, "office31": 3}  # labelled images of each class, in further runs
+DRAWS = 2000
+NUMBERS = (20, 30, 60, 100)
+
+
+class Kept(NamedTuple):
+    """Of one run, for each target image."""
+
+    truth: NDArray[np.uint16]
+    predicted: NDArray[np.uint16]
+    confidence: NDArray[np.float16]
+    twin: NDArray[np.uint16]
+    twin_confidence: NDArray[np.float16]
+    classes: NDArray[np.uint16]  # how many
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("what", choices=("runs", "simulate", "table"))
+    parser.add_argument("file", type=Path, nargs="?", help="what the step before wrote")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--only", nargs="*", default=[*DOMAINS, "digits"])
+    asked = parser.parse_args()
+    if asked.what == "runs":
+        make(asked.data, asked.only, asked.out)
+    elif asked.what == "simulate":
+        write(asked.out, dated({"draws": DRAWS, "rows": list(simulated(asked.file))}))
+    else:
+        asked.out.write_text(table(asked.file))
+
+
+def make(data: Path, sets: list[str], out: Path) -> None:
+    """All runs of these sets; those that the file has are not made again."""
+    held: dict[str, Any] = dict(np.load(out)) if out.exists() else {}
+    for which in sets:
+        domains = DIGITS if which == "digits" else DOMAINS[which]
+        for source, target in itertools.permutations(domains, 2):
+            for few in (0, FEW[which]) if which in FEW else (0,):
+                name = f"{which}: {source} -> {target}" + (f", {few} labels of each class" if few else "")
+                if f"{name}/truth" in held:
+                    continue
+                run = digits(data, source, target) if which == "digits" else photographs(data, which, source, target, few)
+                held |= {f"{name}/{field}": value for field, value in run._asdict().items()}
+                np.savez_compressed(out, **held)
+                right = [100 * float((each == run.truth).mean()) for each in (run.predicted, run.twin)]
+                print(f"{name}: {len(run.truth)} images, {right[0]:.1f} %, the twin {right[1]:.1f} %", flush=True)
+
+
+def photographs(data: Path, which: str, source: str, target: str, few: int) -> Kept:
+    """A classifier on fixed features, learned from the source and from labels of neighbours in the target."""
+    (x, y, classes), (x_tu, truth, _) = (features(data, which, domain) for domain in (source, target))
+    if few:
+        rows = np.concatenate([np.flatnonzero(y == each)[:few] for each in range(classes)])
+        x, y = x[rows], y[rows]
+    labels = torch.eye(classes)[y]
+    guesses = propagate.guess([(x, labels)], x_tu).argmax(1)
+    said = [_probabilities(x_tu, torch.cat([x, x_tu]), torch.cat([labels, torch.eye(classes)[guesses]]))]
+    return _kept([*said, _probabilities(x_tu, x, labels)], truth, classes)
+
+
+def _probabilities(x_tu: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> NDArray[np.float32]:
+    weight, bias = classifier(x, y)
+    return (x_tu @ weight.T + bias).softmax(1).numpy()
+
+
+@cache
+def features(data: Path, which: str, domain: str) -> tuple[torch.Tensor, NDArray[np.int64], int]:
+    store = read(data / which / domain / INSIDE.get(which, ""), size=SIDE, labelled=True, shape="crop")
+    net = pretrained("efficientnet-lite0", len(store.classes))
+    found = embed.features(net, (store.images,), speed.choose("cpu"), len(store))
+    return found, np.asarray(store.labels), len(store.classes)
+
+
+def digits(data: Path, source: str, target: str) -> Kept:
+    labelled, wanted = (_digits(data, domain) for domain in (source, target))
+    with tempfile.TemporaryDirectory() as folder:
+        task: Any = {"source": labelled, "target": Store(wanted.images, None, ())}
+        how: Any = {"network": network(SIDE_OF_DIGITS), "size": SIDE_OF_DIGITS, "images": 9_600, "mirror": False}
+        model = adamatch.fit(**task, **how, out=folder, quiet=True, device="cpu")
+        twin = adamatch.load(Path(folder) / "twin", net=network(SIDE_OF_DIGITS), device="cpu")
+        said = [each.predict_proba(wanted.images) for each in (model, twin)]
+    return _kept(said, np.asarray(wanted.labels), 10)
+
+
+def _digits(data: Path, domain: str) -> Store:
+    with np.load(data / domain / "train.npz") as arrays:
+        rows = np.linspace(0, len(arrays["labels"]) - 1, MOST).astype(np.int64)
+        return read((arrays["images"][rows], arrays["labels"][rows]), size=SIDE_OF_DIGITS, labelled=True)
+
+
+def _kept(said: list[NDArray[np.float32]], truth: NDArray[np.int64], classes: int) -> Kept:
+    each = [part for y in said for part in (y.argmax(1).astype(np.uint16), y.max(1).astype(np.float16))]
+    return Kept(truth.astype(np.uint16), *each, np.array(classes, np.uint16))
+
+
+if __name__ == "__main__":
+    main()
