@@ -136,5 +136,71 @@ def _kept(said: list[NDArray[np.float32]], truth: NDArray[np.int64], classes: in
     return Kept(truth.astype(np.uint16), *each, np.array(classes, np.uint16))
 
 
+def runs_in(file: Path) -> dict[str, Kept]:
+    with np.load(file) as arrays:
+        names = dict.fromkeys(key.rpartition("/")[0] for key in arrays.files)
+        return {name: Kept(*(arrays[f"{name}/{field}"] for field in Kept._fields)) for name in names}
+
+
+def simulated(file: Path) -> Iterator[dict[str, Any]]:
+    """A row for each run and number of answers: shares of draws whose interval holds the truth, and mean widths."""
+    for name, run in runs_in(file).items():
+        for number in NUMBERS:
+            yield {"run": name, "images": len(run.truth), "classes": int(run.classes), "answers": number} | of_run(run, number)
+            print(name, number, flush=True)
+
+
+def of_run(run: Kept, number: int) -> dict[str, Any]:
+    rng, count = np.random.default_rng(number), len(run.truth)
+    right, twin = run.predicted == run.truth, run.twin == run.truth
+    differs = run.predicted != run.twin
+    score = right.astype(int) - twin.astype(int)
+    ordered = sample.order(run.predicted, run.confidence, differs)
+    drawn = np.stack([sample.draw(ordered, number, rng) for _ in range(DRAWS)])
+    by_chance = np.stack([rng.choice(count, number, replace=False) for _ in range(DRAWS)])
+    table = np.array([intervals.count(seen, number, count) for seen in range(number + 1)])
+    exact = np.array([_clopper_pearson(seen, number) for seen in range(number + 1)])
+    ours, theirs = table[right[drawn].sum(1)], exact[right[by_chance].sum(1)]
+    gains = np.array([_gain(score[rows], differs[rows], int(differs.sum())) for rows in drawn])
+    truth = run.truth[drawn].astype(np.int64) + int(run.classes) * np.arange(DRAWS)[:, None]
+    seen = np.bincount(truth.ravel(), minlength=DRAWS * int(run.classes)).reshape(DRAWS, -1)
+    shares, in_all = table[seen], np.bincount(run.truth, minlength=int(run.classes))
+    return {
+        "accuracy": _share(right.mean()),
+        "covered": _share(_holds(ours, right.sum()).mean()),
+        "width": _share((ours[:, 1] - ours[:, 0]).mean() / count),
+        "clopper_pearson_covered": _share(_holds(theirs, right.mean()).mean()),
+        "clopper_pearson_width": _share((theirs[:, 1] - theirs[:, 0]).mean()),
+        "gain": _share(score.mean()),
+        "gain_covered": _share(_holds(gains, score.sum()).mean()),
+        "gain_width": _share((gains[:, 1] - gains[:, 0]).mean() / count),
+        "shares_covered": _share(_holds(shares, in_all).mean()),
+        "shares_width": _share((shares[..., 1] - shares[..., 0]).mean() / count),
+    }
+
+
+def _gain(score: NDArray[Any], differs: NDArray[np.bool_], count: int) -> intervals.Interval:
+    return intervals.difference(int(score[differs].sum()), int(differs.sum()), count)
+
+
+def _holds(found: NDArray[Any], truth: Any) -> NDArray[np.bool_]:
+    return (found[..., 0] <= truth) & (truth <= found[..., 1])
+
+
+def _clopper_pearson(seen: int, asked: int) -> tuple[float, float]:
+    """Of an endless population."""
+    low = beta.ppf(0.025, seen, asked - seen + 1) if seen else 0.0
+    return low, beta.ppf(0.975, seen + 1, asked - seen) if seen < asked else 1.0
+
+
+def _share(value: Any) -> float:
+    return round(100 * float(value), 2)
+
+
+def table(file: Path) -> str:
+    """Markdown."""
+    return ""
+
+
 if __name__ == "__main__":
     main()

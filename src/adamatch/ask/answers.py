@@ -125,6 +125,13 @@ class Book:
                 else:
                     self.questions.append(Question(row, name, sha256, drawn["number"], drawn["probability"]))
 
+    def want(self, number: int, more: int, seed: int, images: Sequence[Any] | None = None) -> None:
+        """Draw what is missing from `number` questions in all, then `more`, once none of those before is open."""
+        if more and self.questions and self.open:
+            raise InputError(f"questions are open ({self.open}): answer them first, then ask for more")
+        drawn = len(self.questions) + len(self.gone)
+        self.draw(max(0, number - drawn) + more, seed, images)
+
     def draw(self, number: int, seed: int = 0, images: Sequence[Any] | None = None) -> None:
         """Draw so many more, among the images that were not drawn yet."""
         mine = [each for each in self.draws if each["identity"] == self.target.identity]
@@ -161,6 +168,12 @@ class Book:
         """How many questions wait for an answer."""
         return self.answers().count(None)
 
+    @property
+    def last(self) -> int | None:
+        """The question that was answered last."""
+        numbers = {each.key: number for number, each in enumerate(self.questions)}
+        return next((numbers[key] for key in reversed(self.given) if key in numbers), None)
+
     def answer(self, number: int, answer: Answer | None) -> None:
         """Keep the answer to a question, None to take it back; on return it is on the disk."""
         question = self.questions[number]
@@ -170,10 +183,9 @@ class Book:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         place = [f"{question.probability:.6g}", str(question.draw), now]
         _append(self.folder / ANSWERS, [cell(question.name), question.sha256, kind, cell(label), *place])
-        if answer is None:
-            self.given.pop(question.key, None)
-        else:
-            self.given[question.key] = answer
+        self.given.pop(question.key, None)
+        if answer is not None:
+            self.given[question.key] = answer  # as the last
 
     def answer_all(self, found: Mapping[int, Answer]) -> int:
         """Keep those that are new; how many these are."""
@@ -220,11 +232,11 @@ def _rows(path: Path, classes: Sequence[str]) -> dict[str, Answer]:
         if len(row) != len(COLUMNS) or row[2] not in (CLASS, NONE, UNSURE, UNDONE):
             continue
         name, sha256, kind, label, *_ = row
-        key = sha256 or name
-        if kind == UNDONE:
-            found.pop(key, None)
-        elif kind != CLASS or label in names:
-            found[key] = Answer(kind, names[label] if kind == CLASS else "")
+        if kind == CLASS and label not in names:
+            continue
+        found.pop(sha256 or name, None)
+        if kind != UNDONE:
+            found[sha256 or name] = Answer(kind, names[label] if kind == CLASS else "")
     return found
 
 

@@ -34,7 +34,7 @@ class Estimate:
         return f"{_floor(self.low)} to {_ceil(self.high)}"
 
     def __str__(self) -> str:
-        return f"{self.value:.0f} % ({LEVEL} %: {self.range}), from {self.n} answers"
+        return f"{self.value:.0f} % ({LEVEL} %: {self.range}), from {counted(self.n, 'answer')}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Group:
 
     def __str__(self) -> str:
         others = ", ".join(f"{count} {'was' if count == 1 else 'were'} {name}" for name, count in self.others)
-        return f"of {self.asked} {'image' if self.asked == 1 else 'images'} called {self.name}, {others}"
+        return f"of {counted(self.asked, 'image')} called {self.name}, {others}"
 
 
 @dataclass(frozen=True)
@@ -79,21 +79,19 @@ class Summary:
     def lines(self) -> list[str]:
         """For people."""
         if self.accuracy is None:
-            nothing = f"{self.asked} questions wait for answers" if self.asked else "nothing was asked yet"
+            nothing = f"{counted(self.asked, 'question')} wait for answers" if self.asked else "nothing was asked yet"
             return [f"Accuracy: not known, {nothing}: adamatch ask {self.run}", *self.notes]
         lines = [f"Accuracy: {self.accuracy}" + (f" ({self.unsure} more cannot be told)" if self.unsure else "")]
         if self.twin is not None:
             lines.append(f"Without adaptation: {self.twin.value:.0f} % ({LEVEL} %: {self.twin.range})")
-        if self.gain is not None:
-            gain = self.gain
+        if (gain := self.gain) is not None:
             between = f"{_signed(_floor(gain.low))} to {_signed(_ceil(gain.high))}"
             lines.append(f"Adaptation changed it by {_signed(round(gain.value))} points ({LEVEL} %: {between})")
         shown = self.groups[:NAMED]
         lines += [f"Wrong names: {each}" for each in shown]
         if len(self.groups) > NAMED:
             lines.append(f"Wrong names: in {len(self.groups) - NAMED} more classes")
-        if self.of_no_class is not None and self.of_no_class.value:
-            none = self.of_no_class
+        if (none := self.of_no_class) is not None and none.value:
             lines.append(f"Of no class: about {none.value:.0f} % of the images ({LEVEL} %: {none.range})")
         if self.answered < MANY * self.classes:
             lines.append(
@@ -105,7 +103,7 @@ class Summary:
     def _next(self) -> list[str]:
         lines = []
         if self.answered < self.asked:
-            lines.append(f"{self.asked - self.answered} questions are open: adamatch ask {self.run}")
+            lines.append(f"Open: {counted(self.asked - self.answered, 'question')}: adamatch ask {self.run}")
         elif self.asked < self.images:
             lines.append(f"For a narrower range: adamatch ask {self.run} --more 30")
         if self.mistakes:
@@ -201,8 +199,8 @@ def _groups(book: Book, known: Sequence[tuple[Question, Answer]]) -> tuple[Group
 def _notes(book: Book) -> list[str]:
     notes = []
     if book.gone:
-        count = f"{len(book.gone)} image{'s' if len(book.gone) > 1 else ''}"
-        notes.append(f"{count} changed or went away since the draw, and do not count: {book.gone[0]}")
+        count = counted(len(book.gone), "image")
+        notes.append(f"Changed or gone since the draw, and not counted: {count} ({book.gone[0]})")
     if book.earlier:
         notes.append("The target has other images than when it was asked before: earlier answers are kept as labels only")
     return notes
@@ -210,6 +208,10 @@ def _notes(book: Book) -> list[str]:
 
 def _estimate(value: float, low: float, high: float, n: int) -> Estimate:
     return Estimate(*(round(100 * each, 4) for each in (value, low, high)), n)
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _floor(value: float) -> int:

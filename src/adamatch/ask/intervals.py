@@ -26,22 +26,21 @@ class Interval(NamedTuple):
 
 
 @cache
-def count(seen: int, asked: int, population: int, *, level: float = LEVEL, strict: bool = False) -> Interval:
+def count(seen: int, asked: int, population: int, *, level: float = LEVEL) -> Interval:
     """How many of the population have a property that `seen` of the `asked` have."""
     if not 0 <= seen <= asked <= population:
         raise ValueError(f"{seen} of {asked} of {population}")
     most, limit = population - (asked - seen), (1 - level) / 2
-    high = _last(lambda k: _tail(seen, k, asked, population, strict) > limit, seen, most)
+    high = _last(lambda k: _tail(seen, k, asked, population) > limit, seen, most)
     # The images without the property are counted alike: at most so many have it not.
-    lacking = _last(lambda k: _tail(asked - seen, k, asked, population, strict) > limit, asked - seen, population - seen)
+    lacking = _last(lambda k: _tail(asked - seen, k, asked, population) > limit, asked - seen, population - seen)
     return Interval(population - lacking, high)
 
 
-def _tail(seen: int, having: int, asked: int, population: int, strict: bool) -> float:
-    """The probability of at most `seen` in the sample, where so many of the population have the property."""
+def _tail(seen: int, having: int, asked: int, population: int) -> float:
+    """The probability of at most `seen` in the sample (of `seen` itself half), where so many have the property."""
     ways = [comb(having, k) * comb(population - having, asked - k) for k in range(seen + 1)]
-    doubled = 2 * sum(ways) - (0 if strict else ways[-1])
-    return doubled / (2 * comb(population, asked))
+    return (2 * sum(ways) - ways[-1]) / (2 * comb(population, asked))
 
 
 @cache
