@@ -324,7 +324,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 7
+    return text.isascii() and text.isdigit() and len(text) < 13
 
 
 def _json(facts: Any) -> Reply:

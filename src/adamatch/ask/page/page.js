@@ -33,10 +33,15 @@ function say(text) {
   $("status").textContent = text;
 }
 
+// The number of a class, by which it can be found; none where names have digits of their own.
+function numberOf(label) {
+  return state.classes.some((name) => /\d/.test(name)) ? "" : String(label + 1);
+}
+
 // The key of a class: its own name where all classes are single digits, else its number among at most nine.
 function keyOf(label) {
   if (state.classes.every((name) => /^\d$/.test(name))) return state.classes[label];
-  return state.classes.length <= 9 ? String(label + 1) : "";
+  return state.classes.length <= 9 ? numberOf(label) : "";
 }
 
 function open(from) {
@@ -101,21 +106,23 @@ function matches() {
   const typed = $("search").value.trim().toLowerCase();
   const every = state.classes.map((name, label) => ({ name: name.toLowerCase(), label }));
   const rank = ({ name, label }) =>
-    name === typed ? 0 : String(label + 1) === typed ? 1 : name.startsWith(typed) ? 2 : name.includes(typed) ? 3 : 4;
+    name === typed ? 0 : numberOf(label) === typed ? 1 : name.startsWith(typed) ? 2 : name.includes(typed) ? 3 : 4;
   const fitting = every.filter((each) => rank(each) < 4);
-  return typed ? fitting.sort((a, b) => rank(a) - rank(b) || a.label - b.label).map((each) => each.label) : fitting.map((each) => each.label);
+  if (typed) fitting.sort((a, b) => rank(a) - rank(b) || a.label - b.label);
+  return fitting.map((each) => each.label);
 }
 
 function list() {
   const found = matches();
   const { answer } = state.questions[current];
   const typed = $("search").value.trim();
-  $("found").textContent = typed ? (found.length ? `Enter: ${state.classes[found[0]]}` : "No class has this in its name") : "";
+  const first = found.length ? `Enter: ${state.classes[found[0]]}` : "No class has this in its name";
+  $("found").textContent = typed ? first : "";
   $("classes").replaceChildren(
     ...found.map((label) => {
       const name = state.classes[label];
       const pick = element("button", name, { type: "button", class: "name", "aria-pressed": chosen(answer, label) });
-      pick.append(element("kbd", keyOf(label) || label + 1));
+      if (keyOf(label) || numberOf(label)) pick.append(element("kbd", keyOf(label) || numberOf(label)));
       pick.onclick = () => answerWith({ kind: "class", label });
       const item = element("li", "");
       item.append(pick);

@@ -1,8 +1,8 @@
 """Thirty answers: how often the intervals of `adamatch ask` hold, and how wide they are, on runs with known answers.
 
-    python benchmarks/ask.py runs --data DIR --out results/ask_runs.npz
-    python benchmarks/ask.py simulate results/ask_runs.npz --out results/ask.json
-    python benchmarks/ask.py table results/ask.json --out results/ask.md
+    python benchmarks/ask_coverage.py runs --data DIR --out results/ask_runs.npz
+    python benchmarks/ask_coverage.py simulate results/ask_runs.npz --out results/ask.json
+    python benchmarks/ask_coverage.py table results/ask.json --out results/ask.md
 
 DIR holds the photographs as benchmarks/photographs.py wants them (pacs, office31, officehome, fonts, pcb), and digits as
 <name>/train.npz (images, labels). Runs are quick ones for a CPU. Of photographs: what `adamatch fit --frozen all` does
