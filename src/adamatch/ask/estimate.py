@@ -84,13 +84,12 @@ class Summary:
         lines = [f"Accuracy: {self.accuracy}" + (f" ({self.unsure} more cannot be told)" if self.unsure else "")]
         if self.twin is not None:
             lines.append(f"Without adaptation: {self.twin.value:.0f} % ({LEVEL} %: {self.twin.range})")
-        if (gain := self.gain) is not None:
+        if (gain := self.gain) is not None and gain.low == gain.high == 0:
+            lines.append("Both say the same of every image")
+        elif gain is not None:
             between = f"{_signed(_floor(gain.low))} to {_signed(_ceil(gain.high))}"
             lines.append(f"Adaptation changed it by {_signed(round(gain.value))} points ({LEVEL} %: {between})")
-        shown = self.groups[:NAMED]
-        lines += [f"Wrong names: {each}" for each in shown]
-        if len(self.groups) > NAMED:
-            lines.append(f"Wrong names: in {len(self.groups) - NAMED} more classes")
+        lines += self._mistakes()
         if (none := self.of_no_class) is not None and none.value:
             lines.append(f"Of no class: about {none.value:.0f} % of the images ({LEVEL} %: {none.range})")
         if self.answered < MANY * self.classes:
@@ -99,6 +98,16 @@ class Summary:
                 f"Of {self.classes} single classes they say little"
             )
         return [*lines, *self.notes, *self._next()]
+
+    def _mistakes(self) -> list[str]:
+        """Groups of which several were asked have a line each, single images one together."""
+        several = [each for each in self.groups if each.asked > 1]
+        lines = [f"Wrong names: {each}" for each in several[:NAMED]]
+        single = [f"{each.name} was {each.others[0][0]}" for each in self.groups if each.asked == 1]
+        more = len(several[NAMED:]) + len(single[NAMED:])
+        if single:
+            lines.append(f"Wrong names of single images: {', '.join(single[:NAMED])}")
+        return lines + ([f"Wrong names in {counted(more, 'more group')}"] if more else [])
 
     def _next(self) -> list[str]:
         lines = []

@@ -11,6 +11,8 @@ from adamatch.ask.estimate import Estimate, Summary
 from adamatch.ask.server import Desk, Server
 from adamatch.base.errors import InputError, shortened
 
+Label = str | int | None  # a class, or what is none; numbers are names of classes, where labels came as numbers
+
 
 class Questions:
     """Images of a run's target that wait for an answer: `paths` (or "#index"), and what the model takes them for."""
@@ -37,7 +39,7 @@ class Questions:
         """All that the answers say until now."""
         return estimate.summarise(Book.read(self.folder, self._images))
 
-    def answer(self, labels: Sequence[str | None] | Mapping[str, str | None]) -> Estimate | None:
+    def answer(self, labels: Sequence[Label] | Mapping[str, Label]) -> Estimate | None:
         """Keep a label for each of `paths`, or for some by their path; returns the accuracy as it is known then.
 
         A label is a class, "none of these", or "cannot tell" (None).
