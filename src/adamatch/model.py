@@ -142,11 +142,13 @@ class Model:
     def accuracy(self) -> Estimate | None:
         """On the target, in percent, from a person's answers (`ask`); None where there are none."""
         found = None if self.folder is None else estimate.summary(self.folder)
-        return found and found.accuracy
+        return None if found is None else found.accuracy
 
     def _run(self, what: str) -> Path:
         if self.folder is None:
-            raise InputError(f"this model is of no run: {what} the folder that fit or train made (adamatch.load(FOLDER))")
+            raise InputError(
+                f"this model is of no run: {what} the folder that fit or train made (adamatch.load(FOLDER))"
+            )
         return self.folder
 
     def report(self, *, show: bool = False) -> Path:

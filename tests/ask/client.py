@@ -28,7 +28,9 @@ class Client:
         all_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         try:
-            connection.request(method, path, body, {name: value for name, value in all_headers.items() if value is not None})
+            connection.request(
+                method, path, body, {name: value for name, value in all_headers.items() if value is not None}
+            )
             reply = connection.getresponse()
             return reply.status, reply.headers, reply.read()
         finally:

@@ -1,6 +1,6 @@
-"""Answers of a run while its disk fails or its process is killed: `python -m ask.hits FOLDER`, with the shim of faults.
+"""Answers while the disk fails or the process is killed: `python -m ask.hits FOLDER`, with the shim of faults.
 
-Each write, sync and rename of a session is hit in turn, in a fork. What the session was told to be kept has to be there.
+Each write, sync and rename of a session is hit in turn, in a fork. What the session was told to be kept must be there.
 """
 
 import ctypes

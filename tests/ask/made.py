@@ -1,4 +1,4 @@
-"""Folders as `fit` leaves them, for `adamatch ask`, without training: images of one colour each, and made-up guesses."""
+"""Folders as `fit` leaves them, without training: images of one colour each, and made-up guesses."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,9 @@ def write(folder: Path, classes: Sequence[str], pool: object, count: int, wrong:
     facts = {"version": 1, "classes": list(classes), "sha256": f"{wrong}"}
     (folder / "model.json").write_text(json.dumps(sealed(facts)))
     (folder / "images.json").write_text(json.dumps(sealed({"version": 1, "target": pool, "source": None})))
-    target.write(folder, _said(count, len(classes), wrong, 1), None if twin is None else _said(count, len(classes), twin, 2))
+    target.write(
+        folder, _said(count, len(classes), wrong, 1), None if twin is None else _said(count, len(classes), twin, 2)
+    )
 
 
 def truth(name: str, classes: Sequence[str] = CLASSES) -> str:

@@ -57,7 +57,7 @@ def test_no_answer_is_lost_where_a_write_a_sync_or_a_rename_fails_or_kills(tmp_p
 
 @pytest.mark.posix
 def test_fifty_kills_lose_no_answer(run: Path) -> None:
-    rng, expected = np.random.default_rng(0), dict[int, int]()
+    rng, expected, late = np.random.default_rng(0), dict[int, int](), dict[int, int]()
     with Book.opened(run) as book:
         book.want(60, 0, 0)
         names = [question.name for question in book.questions]
@@ -74,15 +74,14 @@ def test_fifty_kills_lose_no_answer(run: Path) -> None:
             client = Client(told.readline().strip())
         state = client.state()
         given = {n: q["answer"]["label"] for n, q in enumerate(state["questions"]) if q["answer"]}
-        late = {} if kill == 0 else {last[0]: last[1]}
         assert expected.items() <= given.items(), f"kill {kill}"
         assert given.items() <= (expected | late).items()
         expected = given
         number, label = kill, int(rng.integers(3))
         client.post("/answer", {"question": number, "kind": "class", "label": label})
         expected[number] = label
-        last = (kill + 1, int(rng.integers(3)))  # is under way while the process dies: kept, or not
-        client.send("/answer", {"question": last[0], "kind": "class", "label": last[1]})
+        late = {kill + 1: int(rng.integers(3))}  # is under way while the process dies: kept, or not
+        client.send("/answer", {"question": kill + 1, "kind": "class", "label": late[kill + 1]})
         time.sleep(rng.uniform(0, 0.003))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -56,7 +56,9 @@ def test_thirty_answers_by_keyboard_through_a_reload_and_a_kill(tmp_path: Path) 
             wait(page, 0)
             assert page.run("return location.search + document.cookie") == ""
             expected = [Answer(CLASS, each) for each in truths(run)]
-            guesses = [each.lower() for each in page.run("return state.questions.map(q => state.classes[q.guesses[0]])")]
+            guesses = [
+                each.lower() for each in page.run("return state.questions.map(q => state.classes[q.guesses[0]])")
+            ]
             for number in range(12):
                 wait(page, number)
                 answer = expected[number]
@@ -164,7 +166,9 @@ def test_everything_can_be_seen_and_named(tmp_path: Path, width: int, dark: bool
         wait(page, 0)
         if kept := os.environ.get("ADAMATCH_PICTURES"):
             page.picture(Path(kept) / f"ask-{width}-{'dark' if dark else 'light'}.png")
-        unnamed = "[...document.querySelectorAll('button, input, img')].filter(e => !(e.labels?.length || e.ariaLabel || "
+        unnamed = (
+            "[...document.querySelectorAll('button, input, img')].filter(e => !(e.labels?.length || e.ariaLabel || "
+        )
         assert page.run(f"return {unnamed} e.alt || e.textContent.trim())).map(e => e.outerHTML)") == []
         small = "[...document.querySelectorAll('button')].filter(e => e.offsetParent && e.offsetHeight < 44).length"
         assert page.run(f"return {small}") == 0

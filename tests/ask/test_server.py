@@ -92,8 +92,22 @@ def test_another_origin_is_refused(client: Client, origin: str | None) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("/../run/answers.csv", "/image/../../answers.csv", "/image/..%2f..%2fanswers.csv", "/answers.csv", "//etc/passwd"),
-        *("/image//etc/passwd", "/image/%2e%2e/0", "/image/30", "/image/-1", "/image/1e1", "/image/%C2%B2", "/image/0/0"),
+        *(
+            "/../run/answers.csv",
+            "/image/../../answers.csv",
+            "/image/..%2f..%2fanswers.csv",
+            "/answers.csv",
+            "//etc/passwd",
+        ),
+        *(
+            "/image//etc/passwd",
+            "/image/%2e%2e/0",
+            "/image/30",
+            "/image/-1",
+            "/image/1e1",
+            "/image/%C2%B2",
+            "/image/0/0",
+        ),
         *("/image/", "/image/99999999999999999999", "/page.js/../page.html", "/page/page.html", "/example/0/0"),
         *("/example/3/0", "/example/-1/0", "/model.safetensors", "/image/0\\..\\x", "/image/../0"),
     ],
@@ -212,5 +226,5 @@ def test_an_answer_that_cannot_be_kept_is_an_error_on_the_page(client: Client, t
 
 
 def test_a_port_that_is_taken_is_one_line(server: Server) -> None:
-    with pytest.raises(InputError, match="port .* cannot be used"):
+    with pytest.raises(InputError, match=r"port .* cannot be used"):
         Server(server.desk, server.server_port)

@@ -23,7 +23,7 @@ from adamatch.ask import sample
 from adamatch.ask.target import Target
 from adamatch.base import locks
 from adamatch.base.console import no_formula
-from adamatch.base.errors import InputError, shown, shortened, unknown
+from adamatch.base.errors import InputError, shortened, shown, unknown
 from adamatch.base.files import checksum, disk_is_full, disk_reason, parse, sync, unsealed, write_atomically
 from adamatch.base.files import sealed as with_checksum
 from adamatch.base.regular_files import read_file, read_own
@@ -189,7 +189,9 @@ class Book:
 
     def answer_all(self, found: Mapping[int, Answer]) -> int:
         """Keep those that are new; how many these are."""
-        new = {number: answer for number, answer in found.items() if self.given.get(self.questions[number].key) != answer}
+        new = {
+            number: answer for number, answer in found.items() if self.given.get(self.questions[number].key) != answer
+        }
         for number, answer in new.items():
             self.answer(number, answer)
         return len(new)
@@ -202,7 +204,9 @@ def _sha256(target: Target, row: int, images: Sequence[Any] | None) -> str:
             return checksum(Path(target.names[row]))
         except (OSError, InputError):
             return "missing"
-    return "" if images is None else hashlib.sha256(np.ascontiguousarray(images[row]).tobytes()).hexdigest()
+    return (
+        "" if images is None else hashlib.sha256(np.ascontiguousarray(images[target.rows[row]]).tobytes()).hexdigest()
+    )
 
 
 def _draws(path: Path) -> list[dict[str, Any]]:
@@ -221,7 +225,7 @@ def _draws(path: Path) -> list[dict[str, Any]]:
 
 
 def _rows(path: Path, classes: Sequence[str]) -> dict[str, Answer]:
-    """The last answer to each image. Rows that were cut off, and classes that the run does not have, are passed over."""
+    """The last answer to each image. Rows that were cut off, and classes that the run does not have, do not count."""
     try:
         text = read_own(path).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -286,7 +290,7 @@ def write_questions(book: Book, file: Path) -> None:
 
 
 def read_questions(book: Book, file: Path) -> dict[int, Answer]:
-    """The answers in such a table, by the questions' numbers. Of anything wrong there is one line, and nothing is kept."""
+    """The answers in such a table, by the questions' numbers. What is wrong is one line; then none is kept."""
     try:
         reader = csv.DictReader(io.StringIO(read_file(file).decode("utf-8-sig"), newline=""))
         rows = [(reader.line_num, row) for row in reader]

@@ -1,4 +1,4 @@
-"""What the answers say: accuracy of model and twin, their difference, wrong names, class shares; each with its interval.
+"""What the answers say: accuracy of model and twin, their difference, wrong names, class shares; with intervals.
 
 "Cannot tell" may be anything: the estimate leaves it out, and the interval holds whether all of these are right or
 wrong. "None of these" is wrong for every model.
@@ -71,7 +71,7 @@ class Summary:
     of_no_class: Estimate | None
     shares: dict[str, Estimate]
     groups: tuple[Group, ...]  # with mistakes, the most first
-    mistakes: tuple[tuple[int, str, str], ...]  # row of the target, guess, truth ("" where it is of no class)
+    mistakes: tuple[tuple[int, str, str], ...]  # row in images.json, guess, truth ("" where it is of no class)
     notes: tuple[str, ...]
     run: str
 
@@ -139,7 +139,7 @@ def summarise(book: Book) -> Summary:
     unsure = len(pairs) - len(known)
 
     def share(hits: int) -> Estimate:
-        """Of all images, from the hits among the known answers; those that nobody could tell may all be hits, or none."""
+        """Of all images, from the hits among the known answers; what nobody could tell may all be hits, or none."""
         low = intervals.count(hits, len(pairs), population).low
         high = intervals.count(hits + unsure, len(pairs), population).high
         return _estimate(hits / len(known), low / population, high / population, len(known))
@@ -150,7 +150,7 @@ def summarise(book: Book) -> Summary:
     some = bool(known)
     labels = Counter(a.label for _, a in known if a.kind == CLASS)
     mistakes = [
-        (q.row, target.classes[target.said.classes[q.row]], a.label)
+        (int(target.rows[q.row]), target.classes[target.said.classes[q.row]], a.label)
         for q, a in known
         if a.label != target.classes[target.said.classes[q.row]]
     ]
@@ -211,12 +211,14 @@ def _notes(book: Book) -> list[str]:
         count = counted(len(book.gone), "image")
         notes.append(f"Changed or gone since the draw, and not counted: {count} ({book.gone[0]})")
     if book.earlier:
-        notes.append("The target has other images than when it was asked before: earlier answers are kept as labels only")
+        notes.append(
+            "The target has other images than when it was asked before: earlier answers are kept as labels only"
+        )
     return notes
 
 
 def _estimate(value: float, low: float, high: float, n: int) -> Estimate:
-    return Estimate(*(round(100 * each, 4) for each in (value, low, high)), n)
+    return Estimate(round(100 * value, 4), round(100 * low, 4), round(100 * high, 4), n)
 
 
 def counted(number: int, thing: str) -> str:

@@ -2,8 +2,8 @@
 
 Nothing is approximated by a normal distribution. A bound is the last count under which what was seen is not too
 unlikely: its tail probability is above half of the interval's error. Of what was seen itself half the probability
-counts ("mid-p"): such an interval is narrower than the strict one of Clopper and Pearson. A sample in strata varies less
-than the random one that is computed with here, which makes up for that (results/ask.md).
+counts ("mid-p"): such an interval is narrower than the strict one of Clopper and Pearson. A sample in strata varies
+less than the random one that is computed with here, which makes up for that (results/ask.md).
 """
 
 from collections.abc import Callable
@@ -76,7 +76,9 @@ def _tails(
     kept = (a + b <= asked) & (a - b <= seen)
     a, b = a[kept], b[kept]
     zero = population - plus - minus
-    logs = _logs(plus, a) + _logs(minus, b) + _logs(zero, asked - a - b) - _logs(np.array([population]), np.array([asked]))
+    logs = (
+        _logs(plus, a) + _logs(minus, b) + _logs(zero, asked - a - b) - _logs(np.array([population]), np.array([asked]))
+    )
     found: NDArray[np.float64] = (np.exp(logs) * np.where(a - b == seen, 0.5, 1)).sum(1)
     return found
 

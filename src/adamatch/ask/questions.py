@@ -46,7 +46,9 @@ class Questions:
         """
         if not isinstance(labels, Mapping):
             if isinstance(labels, str) or len(labels) != len(self):
-                raise InputError(f"there are {len(self)} questions and {len(labels)} labels: give one for each of paths")
+                raise InputError(
+                    f"there are {len(self)} questions and {len(labels)} labels: give one for each of paths"
+                )
             labels = dict(zip(self.paths, labels, strict=True))
         with Book.opened(self.folder, self._images) as book:
             numbers = {question.name: number for number, question in enumerate(book.questions)}

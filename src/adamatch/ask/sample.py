@@ -15,7 +15,7 @@ Rows = NDArray[np.int64]
 
 def order(predicted: Rows, confidence: NDArray[np.floating], differs: NDArray[np.bool_]) -> Rows:
     """All rows, where neighbours are alike. Confidence rises in one group and falls in the next: no step is large."""
-    groups = np.unique(predicted.astype(np.int64) + (1 << 32) * differs, return_inverse=True)[1]
+    groups = np.unique(predicted + (1 << 32) * differs, return_inverse=True)[1]
     falls = groups % 2 == 1
     found: Rows = np.lexsort((np.where(falls, -1.0, 1.0) * confidence, groups))
     return found

@@ -1,8 +1,8 @@
 """The page of `adamatch ask`, on this machine's loopback address alone.
 
-The address has a token that is good for once: it is exchanged for a cookie that scripts cannot read. Every other request
-needs that cookie, this server's own host name, and, where it changes something, this server's own origin. Images are
-had by the number of a question or of a class's example, never by a path. Nothing is fetched from elsewhere.
+The address has a token that is good for once: it is exchanged for a cookie that scripts cannot read. Every other
+request needs that cookie, this server's own host name, and, where it changes something, this server's own origin.
+Images are had by the number of a question or of a class's example, never by a path. Nothing is fetched from elsewhere.
 """
 
 import hmac
@@ -36,7 +36,11 @@ PATIENCE = 10  # seconds that a connection may keep silent
 SIDE = 2000  # pixels of an image, at most
 SMALL = 256  # pixels up to which an image is sent without loss
 EXAMPLES = 6  # images of a class
-PAGE = {"/": ("page.html", "text/html"), "/page.css": ("page.css", "text/css"), "/page.js": ("page.js", "text/javascript")}
+PAGE = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -50,7 +54,7 @@ HEADERS = {
 Reply = tuple[str, bytes]  # a content type and a body
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """A request that is not answered, and why."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
@@ -122,7 +126,8 @@ class Desk:
         if not 0 <= number < len(self.book.questions):
             raise Refused(HTTPStatus.NOT_FOUND, "there is no such question")
         row = self.book.questions[number].row
-        return self._encoded(self.book.target.names[row] if self.book.target.files else row)
+        target = self.book.target
+        return self._encoded(target.names[row] if target.files else int(target.rows[row]))
 
     def example(self, label: int, number: int) -> Reply:
         """One of the labelled images of a class."""
@@ -184,7 +189,9 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
-            raise InputError(f"port {port} cannot be used ({error.strerror}): leave out --port, or give another") from None
+            raise InputError(
+                f"port {port} cannot be used ({error.strerror}): leave out --port, or give another"
+            ) from None
         self.hosts = {f"{HOST}:{self.server_port}", f"localhost:{self.server_port}"}
         self.cookie = f"ask-{self.server_port}"  # cookies are shared by all ports
 
@@ -230,10 +237,10 @@ class Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE
     server_version, sys_version = "adamatch", ""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self._reply(self._get)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         self._reply(self._post)
 
     def _reply(self, made: Callable[[], Reply | None]) -> None:

@@ -52,6 +52,7 @@ class Target:
     classes: tuple[str, ...]
     model: str  # its checksum
     identity: str  # changes with the list of images, not with the model
+    rows: Rows  # in images.json
     white: int = 0  # of 16-bit files
 
     def __len__(self) -> int:
@@ -60,9 +61,9 @@ class Target:
     @property
     def differs(self) -> NDArray[np.bool_]:
         """Where model and twin say different classes."""
-        if self.twin is None:
-            return np.zeros(len(self), np.bool_)
-        return self.said.classes != self.twin.classes
+        other = self.said if self.twin is None else self.twin
+        found: NDArray[np.bool_] = self.said.classes != other.classes
+        return found
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -79,11 +80,19 @@ class Target:
             twin = None
             if "twin" in arrays:
                 twin = Said(arrays["twin"].astype(np.int64), arrays["twin_confidence"].astype(np.float32))
-            names = files or [f"#{row}" for row in range(count)]
-            paths = [os.path.join(images["root"], name) for name in files] or names
+            # Images whose label was learned from do not measure the model.
+            rows = np.flatnonzero(~arrays.get("taught", np.zeros(count, np.bool_)))
+            names = [files[row] if files else f"#{row}" for row in rows]
+            paths = [os.path.join(images["root"], name) for name in names] if files else names
             identity = hashlib.sha256(json.dumps(names).encode()).hexdigest()
-            facts = {"files": bool(files), "model": model["sha256"], "identity": identity, "white": images["white"]}
-            return cls(tuple(paths), said=said, twin=twin, classes=tuple(model["classes"]), **facts)
+            facts: dict[str, Any] = {
+                "files": bool(files),
+                "model": model["sha256"],
+                "identity": identity,
+                "white": images["white"],
+            }
+            facts |= {"said": said.of_rows(rows), "twin": None if twin is None else twin.of_rows(rows), "rows": rows}
+            return cls(tuple(paths), classes=tuple(model["classes"]), **facts)
         except FileNotFoundError as error:
             missing = Path(error.filename or FILE).name
             raise InputError(f"{folder} has no predictions of its target ({missing} is missing): {again}") from None
@@ -122,11 +131,16 @@ def is_current(folder: Path) -> bool:
         return False
 
 
-def write(folder: Path, said: Said, twin: Said | None) -> None:
-    """predictions.npz: a few bytes for each image."""
-    arrays = {"predicted": said.classes.astype(np.uint16), "confidence": said.confidence.astype(np.float16)}
+def write(folder: Path, said: Said, twin: Said | None, taught: NDArray[np.bool_] | None = None) -> None:
+    """predictions.npz: a few bytes for each image. `taught`: those whose label was learned from, which are not asked."""
+    arrays: dict[str, NDArray[Any]] = {
+        "predicted": said.classes.astype(np.uint16),
+        "confidence": said.confidence.astype(np.float16),
+    }
     if twin is not None:
         arrays |= {"twin": twin.classes.astype(np.uint16), "twin_confidence": twin.confidence.astype(np.float16)}
+    if taught is not None:
+        arrays |= {"taught": taught}
     manifest.forget(folder, FILE)
     write_whole(folder / FILE, lambda part: _save(part, models=np.array(models(folder)), **arrays))
 

@@ -57,10 +57,13 @@ def ask(
         if to is not None:
             with writing(to):
                 answers.write_questions(book, destination(to))
-            say(f"{len(book.questions)} questions in {to}: fill in the column answer, then adamatch ask {run} --from {to}")
+            then = f"fill in the column answer, then adamatch ask {run} --from {to}"
+            say(f"{len(book.questions)} questions in {to}: {then}")
             return
         if not book.target.files:
-            raise InputError(f"{run} was trained on arrays, which have no files: adamatch.load({str(run)!r}).ask() has them")
+            raise InputError(
+                f"{run} was trained on arrays, which have no files: adamatch.load({str(run)!r}).ask() has them"
+            )
         _tell(serve(book, port=port, browser=not no_browser), as_json)
 
 
