@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import adamatch
@@ -18,6 +19,7 @@ from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
 from adamatch.evaluate import Evaluation, predict_together
+from adamatch.images.store import Pixels
 from adamatch.images.tasks import Problem, split_hash
 from adamatch.model import Model
 from adamatch.networks.frozen import Upper
@@ -144,7 +146,18 @@ def _predict_target(model: Model, problem: Problem, folder: RunFolder) -> None:
         parts = [predict_together(each.net, images, model.machine) for images in problem.unlabelled.plain]
         said[number] = target.Said.of(np.concatenate(parts))
     if ranks.rank() == 0 and said[0] is not None:
-        target.write(folder.path, said[0], said[1])
+        target.write(folder.path, said[0], said[1], _taught(problem))
+
+
+def _taught(problem: Problem) -> NDArray[np.bool_]:
+    """Which unlabelled images are among the labelled ones, too: their labels were learned from."""
+
+    def key(image: Pixels) -> bytes:
+        step = max(1, len(image) // 16)  # some of the pixels are enough
+        return image[::step, ::step].tobytes()
+
+    known = {key(image) for pool in problem.labelled for part in pool.parts for image in part}
+    return np.array([key(image) in known for part in problem.unlabelled.plain for image in part])
 
 
 def _verdict(problem: Problem, folder: RunFolder, same: bool) -> dict[str, Any] | None:

@@ -201,6 +201,22 @@ def test_images_whose_label_was_learned_from_are_not_asked(tmp_path: Path) -> No
             assert guess == made.CLASSES[whole.said.classes[row]] != label == made.truth(whole.names[row])
 
 
+def test_few_labels_of_the_target_itself_are_not_asked(tmp_path: Path) -> None:
+    images, labels = arrays(60)
+    few = (images[:6], labels[:6])
+    model = adamatch.fit(
+        source=arrays(30, 1), target=images, target_labels=few, out=tmp_path / "run", twin=False, **TINY
+    )
+    asked = model.ask(60)
+    assert [*sorted(asked.paths, key=lambda name: int(name[1:]))] == [f"#{row}" for row in range(6, 60)]
+    same = adamatch.fit(source=(images, labels), target=(images, labels), out=tmp_path / "all", twin=False, **TINY)
+    assert len(same.ask()) == 6  # those that were held out
+    said = Target.read(tmp_path / "run").said
+    target.write(tmp_path / "run", said, None, np.ones(len(said.classes), bool))
+    with pytest.raises(InputError, match="none is left to ask"):
+        model.ask()
+
+
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
     classes = ("=1+1", "a\nb", 'c, "d"', "none")
     images = tmp_path / "target"

@@ -129,6 +129,10 @@ class Book:
         """Draw what is missing from `number` questions in all, then `more`, once none of those before is open."""
         if more and self.questions and self.open:
             raise InputError(f"questions are open ({self.open}): answer them first, then ask for more")
+        if not len(self.target):
+            raise InputError(
+                f"{self.folder}: every image of the target was trained on with its label: none is left to ask"
+            )
         drawn = len(self.questions) + len(self.gone)
         self.draw(max(0, number - drawn) + more, seed, images)
 

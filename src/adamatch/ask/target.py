@@ -132,7 +132,7 @@ def is_current(folder: Path) -> bool:
 
 
 def write(folder: Path, said: Said, twin: Said | None, taught: NDArray[np.bool_] | None = None) -> None:
-    """predictions.npz: a few bytes for each image. `taught`: those whose label was learned from, which are not asked."""
+    """predictions.npz: a few bytes for each image. Those that were `taught` with their label are not asked."""
     arrays: dict[str, NDArray[Any]] = {
         "predicted": said.classes.astype(np.uint16),
         "confidence": said.confidence.astype(np.float16),
