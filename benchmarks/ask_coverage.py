@@ -19,7 +19,6 @@ import json
 import platform
 import statistics
 import tempfile
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,12 +69,7 @@ def main() -> None:
     if asked.what == "runs":
         make(asked.data, asked.only, asked.out)
     elif asked.what == "simulate":
-        facts = {
-            "command": f"python benchmarks/ask_coverage.py simulate {asked.file}",
-            "machine": MACHINE,
-            "draws": DRAWS,
-        }
-        write(asked.out, dated(facts | {"rows": list(simulated(asked.file))}))
+        simulate(asked.file, asked.out)
     else:
         asked.out.write_text(table(asked.file))
 
@@ -152,14 +146,22 @@ def runs_in(file: Path) -> dict[str, Kept]:
         return {name: Kept(**{field: arrays[f"{name}/{field}"] for field in Kept._fields}) for name in names}
 
 
-def simulated(file: Path) -> Iterator[dict[str, Any]]:
-    """A row for each run and number of answers: shares of draws whose interval holds the truth, and mean widths."""
+def simulate(file: Path, out: Path) -> None:
+    """A row for each run and number of answers: shares of draws whose interval holds the truth, and mean widths.
+
+    Rows that the file has are not made again.
+    """
+    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"] if out.exists() else []
+    done = {(row["run"], row["answers"]) for row in rows}
+    command = f"python benchmarks/ask_coverage.py simulate results/{file.name} --out results/{out.name}"
     for name, run in runs_in(file).items():
         for number in NUMBERS:
-            yield {"run": name, "images": len(run.truth), "classes": int(run.classes), "answers": number} | of_run(
-                run, number
-            )
-            print(name, number, flush=True)
+            if (name, number) not in done:
+                about = {"run": name, "images": len(run.truth), "classes": int(run.classes), "answers": number}
+                rows.append(about | of_run(run, number))
+        facts = dated({"command": command, "machine": MACHINE, "draws": DRAWS, "rows": rows})
+        write(out, facts)
+        print(name, flush=True)
 
 
 def of_run(run: Kept, number: int) -> dict[str, Any]:

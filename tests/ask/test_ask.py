@@ -158,9 +158,13 @@ def test_a_group_with_a_wrong_name_is_told(tmp_path: Path) -> None:
 
 
 def test_what_nobody_can_tell_makes_the_range_wider_and_no_class_has_a_share(tmp_path: Path) -> None:
-    unsure = estimate.summarise(_book(tmp_path / "a", {"red": Answer(UNSURE)}, wrong=0.0, twin=0.4))
+    book = _book(tmp_path / "a", {"red": Answer(UNSURE)}, wrong=0.0, twin=0.4)
+    unsure = estimate.summarise(book)
     assert unsure.accuracy is not None
     assert (unsure.accuracy.low, unsure.accuracy.value, unsure.accuracy.high, unsure.accuracy.n) == (67.5, 100, 100, 27)
+    assert unsure.gain is not None
+    differs = book.target.differs & (book.target.said.classes == 2)
+    assert unsure.gain.high - unsure.gain.low == pytest.approx(100 * 2 * differs.sum() / 40)
     none = estimate.summarise(_book(tmp_path / "b", {"red": Answer(NONE)}, wrong=0.0, twin=0.4))
     assert none.of_no_class is not None
     assert none.of_no_class.value == none.of_no_class.high == 32.5

@@ -258,7 +258,7 @@ def _append(path: Path, row: Sequence[str]) -> None:
         try:
             size = os.fstat(file).st_size
             head = "" if size else ",".join(COLUMNS) + "\n"
-            if size and os.pread(file, 1, size - 1) != b"\n":  # a row was cut off: it stays a line of its own
+            if size and not read_own(path).endswith(b"\n"):  # a row was cut off: it stays a line of its own
                 head = "\n"
             try:
                 _write(file, (head + made.getvalue()).encode())

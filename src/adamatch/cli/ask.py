@@ -53,6 +53,9 @@ def ask(
             say(f"{kept} new answers of {len(found)} in {from_}", stderr=as_json)
             _tell(estimate.summarise(book), as_json)
             return
+        if to is None and not book.target.files:
+            given = f"adamatch.load({str(run)!r}).ask(images=ARRAY)"
+            raise InputError(f"{run} was trained on arrays, which have no files to show: in Python, {given} has them")
         book.want(number, more, seed)
         if to is not None:
             with writing(to):
@@ -60,10 +63,6 @@ def ask(
             then = f"fill in the column answer, then adamatch ask {run} --from {to}"
             say(f"{len(book.questions)} questions in {to}: {then}")
             return
-        if not book.target.files:
-            raise InputError(
-                f"{run} was trained on arrays, which have no files: adamatch.load({str(run)!r}).ask() has them"
-            )
         _tell(serve(book, port=port, browser=not no_browser), as_json)
 
 
