@@ -136,8 +136,9 @@ def _digits(data: Path, domain: str) -> Store:
 
 
 def _kept(said: list[NDArray[np.float32]], truth: NDArray[np.int64], classes: int) -> Kept:
-    each = [part for y in said for part in (y.argmax(1).astype(np.uint16), y.max(1).astype(np.float16))]
-    return Kept(truth.astype(np.uint16), *each, np.array(classes, np.uint16))
+    predicted, twin = (y.argmax(1).astype(np.uint16) for y in said)
+    confidence, twin_confidence = (y.max(1).astype(np.float16) for y in said)
+    return Kept(truth.astype(np.uint16), predicted, confidence, twin, twin_confidence, np.array(classes, np.uint16))
 
 
 def runs_in(file: Path) -> dict[str, Kept]:
