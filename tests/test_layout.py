@@ -17,6 +17,7 @@ ORDER = (
     *(
         "evaluate",
         "verdict",
+        "ask",
         "predictions",
         "export",
         "report",

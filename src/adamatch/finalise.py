@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import adamatch
 from adamatch import card
+from adamatch.ask import target
 from adamatch.base import manifest, ranks
 from adamatch.base.files import read_sealed, sealed, write_atomically
 from adamatch.config.run import Run
-from adamatch.evaluate import Evaluation
+from adamatch.evaluate import Evaluation, predict_together
 from adamatch.images.checks import Finding
+from adamatch.images.store import Pixels
 from adamatch.images.tasks import Problem, split_hash
 from adamatch.model import Model
 from adamatch.networks.frozen import Upper
@@ -111,6 +114,7 @@ def versions() -> Mapping[str, str]:
 
 def finalised(model: Model, problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> Model:
     """Add the estimate and the verdict to the saved model. `findings`: what was found in the images."""
+    _predict_target(model, problem, folder)
     estimate = ranks.from_first(lambda: measured(folder, problem))
     found = ranks.from_first(lambda: _verdict(problem, folder, findings))
     history = model.history | {"estimate": estimate, "images": _counts(problem)}
@@ -128,6 +132,36 @@ def _counts(problem: Problem) -> dict[str, int]:
     source, *few = map(len, problem.labelled)
     held_out = len(problem.tests.get("source", ()))
     return {"labelled": source, "target_labels": sum(few), "unlabelled": len(problem.unlabelled), "held_out": held_out}
+
+
+def _predict_target(model: Model, problem: Problem, folder: RunFolder) -> None:
+    """Save what model and twin say of every target image, from their last outputs where these hold all images."""
+    if ranks.from_first(lambda: target.is_current(folder.path)):
+        return
+    said: list[target.Said | None] = [None, None]
+    for number, path in enumerate((folder.path, folder.path / TWIN)):
+        if not ranks.from_first(lambda path=path: (path / "result.json").exists()):  # type: ignore[misc]
+            continue
+        outputs = ranks.from_first(lambda path=path: eval_outputs.read(path))  # type: ignore[misc]
+        if outputs is not None and outputs.target.shape[1] == len(problem.unlabelled):
+            said[number] = target.Said.of(outputs.last)
+            continue
+        each = model if path == folder.path else Model.load(path, net=copy.deepcopy(model.net))
+        parts = [predict_together(each.net, images, model.machine) for images in problem.unlabelled.plain]
+        said[number] = target.Said.of(np.concatenate(parts))
+    if ranks.rank() == 0 and said[0] is not None:
+        target.write(folder.path, said[0], said[1], _taught(problem))
+
+
+def _taught(problem: Problem) -> NDArray[np.bool_]:
+    """Which unlabelled images are among the labelled ones, too: their labels were learned from."""
+
+    def key(image: Pixels) -> bytes:
+        step = max(1, len(image) // 16)  # some of the pixels are enough
+        return image[::step, ::step].tobytes()
+
+    known = {key(image) for pool in problem.labelled for part in pool.parts for image in part}
+    return np.array([key(image) in known for part in problem.unlabelled.plain for image in part])
 
 
 def _verdict(problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> dict[str, Any] | None:

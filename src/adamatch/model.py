@@ -18,6 +18,9 @@ from torch import Tensor, nn
 
 from adamatch import card, hub, networks
 from adamatch import export as exporting
+from adamatch.ask import estimate
+from adamatch.ask.estimate import Estimate
+from adamatch.ask.questions import Questions
 from adamatch.base import locks, manifest, ranks
 from adamatch.base.errors import InputError, reason, shortened
 from adamatch.base.files import checksum, listed, make_folder, read_checked, read_sealed, sealed, write_atomically
@@ -132,13 +135,29 @@ class Model:
         found = score(predict(sooner(self.net, self.machine.device), store.images, self.machine), store)
         return replace(found, skipped=store.info.get("skipped", {}), notes=tuple(store.info.get("notes", ())))
 
-    def report(self, *, show: bool = False) -> Path:
-        """Make the page of the model's run anew: report.html in its folder. `show` opens it. Returns where it is."""
+    def ask(self, number: int = 30, *, more: int = 0, seed: int = 0, images: Any = None) -> Questions:
+        """Draw target images for a person to name: `number` in all, `more` once these are answered (docs/ask.md).
+
+        `images`: the target, where it was given as an array.
+        """
+        return Questions(self._run("questions need"), number, more=more, seed=seed, images=images)
+
+    @property
+    def accuracy(self) -> Estimate | None:
+        """On the target, in percent, from a person's answers (`ask`); None where there are none."""
+        found = None if self.folder is None else estimate.summary(self.folder)
+        return None if found is None else found.accuracy
+
+    def _run(self, what: str) -> Path:
         if self.folder is None:
             raise InputError(
-                "this model is of no run: a page needs the folder that fit or train made (adamatch.load(FOLDER))"
+                f"this model is of no run: {what} the folder that fit or train made (adamatch.load(FOLDER))"
             )
-        made = page.write(self.folder, load=lambda _: self)
+        return self.folder
+
+    def report(self, *, show: bool = False) -> Path:
+        """Make the page of the model's run anew: report.html in its folder. `show` opens it. Returns where it is."""
+        made = page.write(self._run("a page needs"), load=lambda _: self)
         if show:
             webbrowser.open(made.absolute().as_uri())
         return made

@@ -15,8 +15,8 @@ from adamatch.base.errors import reason
 from adamatch.base.files import MANIFEST, checksum, listed, sealed, write_atomically
 from adamatch.base.regular_files import opened
 
-# They may be made anew, or filled in, at any time; manifests are those of folders inside.
-CHANGING = ("report.html", "README.md", MANIFEST)
+# They may be made anew, get more, or be filled in, at any time; manifests are those of folders inside.
+CHANGING = ("report.html", "README.md", "questions.json", "answers.csv", MANIFEST)
 PLAIN = {"outputs", "events"}
 
 

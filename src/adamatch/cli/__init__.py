@@ -16,6 +16,7 @@ from adamatch.base import interrupts
 from adamatch.base.cli_names import as_command
 from adamatch.base.console import write_anything
 from adamatch.base.errors import InputError, Interruption, StoppedElsewhere, is_out_of_memory, shown
+from adamatch.cli.ask import ask
 from adamatch.cli.choose import choose
 from adamatch.cli.fit import demo, fit
 from adamatch.cli.options import name_methods_and_networks
@@ -56,7 +57,7 @@ app = typer.Typer(
 )
 app.add_typer(typer.Typer(), name="data", help="The benchmarks' images: list, download, prepare, verify.")
 app.add_typer(typer.Typer(), name="grid", help="Many runs: the paper's experiments and tables.")
-for command in (demo, fit, predict, evaluate, report, choose, export, verify, train):
+for command in (demo, fit, ask, predict, evaluate, report, choose, export, verify, train):
     app.command()(command)
 
 

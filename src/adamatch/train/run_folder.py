@@ -33,6 +33,8 @@ from adamatch.config.recipe import Recipe
 from adamatch.config.run import Run
 from adamatch.train import resume
 
+ANSWERED = ("questions.json", "answers.csv", ".ask.lock")  # of `adamatch ask`: what people answered outlives a run
+
 
 class RunFolder:
     """The files of a run. Of several ranks only the first reads and writes them: the others need not see the folder."""
@@ -155,7 +157,7 @@ class RunFolder:
         (self.path / "result.json").unlink(missing_ok=True)
         sync(self.path)
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "run.json"):
-            if keep and entry.name in (keep, "run.json"):  # run.json is replaced next
+            if entry.name in ANSWERED or (keep and entry.name in (keep, "run.json")):  # run.json is replaced next
                 continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -163,8 +165,8 @@ class RunFolder:
                 entry.unlink()
 
     def _visible(self) -> list[Path]:
-        """The folder's content without the lock and partial files."""
-        return [entry for entry in self.path.iterdir() if not entry.name.startswith(".")]
+        """The folder's content without locks, partial files and answers."""
+        return [entry for entry in self.path.iterdir() if not entry.name.startswith(".") and entry.name not in ANSWERED]
 
     def result(self) -> dict[str, Any] | None:
         """The finished run's result.json; None while it is not finished."""
