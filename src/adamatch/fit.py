@@ -14,6 +14,7 @@ from torch import nn
 
 from adamatch import methods, plan
 from adamatch import twin as twins
+from adamatch.ask import answers
 from adamatch.base import ranks
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, shortened, unknown
@@ -72,7 +73,8 @@ def fit(
     target          images to adapt to; no labels are needed, and none are used
     out             the run's folder: model, metrics, checkpoints, and report.html, a page to look at. Called again, an
                     interrupted run is resumed from its last checkpoint
-    target_labels   a few labelled target images, if there are any (semi-supervised domain adaptation)
+    target_labels   a few labelled target images, if there are any (semi-supervised domain adaptation); or the folder of
+                    a run whose questions were answered (`adamatch ask`): images of no class are left out then
     test            labelled target images to evaluate on while training; used for measuring alone
     labels_per_class  use only so many labels of each source class; where source and target are the same
                     (semi-supervised learning), the other images serve without their labels
@@ -103,6 +105,10 @@ def fit(
         own = network if isinstance(network, nn.Module) else None
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         source, target, target_labels, test = given.values()
+        of_none: frozenset[Path] = frozenset()
+        if answers.is_asked(target_labels):
+            named, of_none = answers.labelled(target_labels)
+            target_labels = normalised(named)
         same = source is target or same_files(source, target)
         execution = Execution(machine, quiet=quiet, log=log)
         for line in plan.opening(source, None if same else target, twin=twin and method != ALONE, report=report):
@@ -114,7 +120,8 @@ def fit(
             machine,
             few_labels=target_labels is not None,
         )
-        data = UserData(chosen.recipe.size, chosen.recipe.shape, skip_bad=skip_bad, quiet=quiet or ranks.rank() > 0)
+        alone = quiet or ranks.rank() > 0
+        data = UserData(chosen.recipe.size, chosen.recipe.shape, of_none=of_none, skip_bad=skip_bad, quiet=alone)
         with precompile.compiled(chosen.recipe, (method, ALONE) if twin else (method,), machine.device):
             problem = data.problem(source, None if same else target, target_labels, test, labels_per_class, seed)
             if "" in problem.classes:

@@ -14,7 +14,7 @@ from PIL import Image
 
 import adamatch
 from adamatch import cli
-from adamatch.ask import estimate, intervals, target
+from adamatch.ask import answers, estimate, intervals, target
 from adamatch.ask.answers import ANSWERS, CLASS, NONE, QUESTIONS, UNSURE, Answer, Book
 from adamatch.ask.target import FILE, Target
 from adamatch.base import files, manifest
@@ -245,3 +245,35 @@ def test_stores_without_files_have_numbers(tmp_path: Path) -> None:
     asked = model.ask(5, images=store.images)
     asked.answer([1] * 5)
     assert len((tmp_path / "run" / ANSWERS).read_text().splitlines()[1].split(",")[1]) == 64
+
+
+def test_answers_are_target_labels_and_images_of_no_class_are_left_out(tmp_path: Path) -> None:
+    asked = made.run(tmp_path, 30)
+    with Book.opened(asked) as book:
+        book.draw(8)
+        book.answer(0, Answer(NONE))
+        book.answer(1, Answer(UNSURE))
+    with pytest.raises(InputError, match="no answer that names a class"):
+        answers.labelled(asked)
+    with Book.opened(asked) as book:
+        named = [Path(each.name) for each in book.questions]
+        for number in range(2, 8):
+            book.answer(number, Answer(CLASS, made.truth(named[number].name)))
+    images, labels = arrays(30)
+    source = images, [made.CLASSES[each] for each in labels]
+    given: dict[str, Any] = {"source": source, "target": tmp_path / "target", "target_labels": asked, **TINY}
+    adamatch.fit(out=tmp_path / "better", **given)
+    facts = json.loads((tmp_path / "better/run.json").read_text())
+    assert (facts["task"], facts["target_labels"]) == ("ssda", "run")
+    counts = json.loads((tmp_path / "better/model.json").read_text())["history"]["images"]
+    assert (counts["target_labels"], counts["unlabelled"]) == (6, 29)
+    asked_again = {*(tmp_path / "target").iterdir()} - {named[0], *named[2:]}  # the model is not measured on the others
+    assert {*map(Path, Target.read(tmp_path / "better").names)} == asked_again
+    with pytest.raises(InputError, match="asked about arrays"):
+        answers.labelled(_of_arrays(tmp_path / "arrays"))
+
+
+def _of_arrays(folder: Path) -> Path:
+    folder.mkdir()
+    made.write(folder, made.CLASSES, {"root": "", "files": [], "white": 0}, 5, 0.2, None)
+    return folder

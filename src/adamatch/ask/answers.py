@@ -201,6 +201,32 @@ class Book:
         return len(new)
 
 
+class Labelled(NamedTuple):
+    """The images that were given a class, in the form that `fit` takes, and those that are of none."""
+
+    given: tuple[list[Path], list[str]]
+    of_none: frozenset[Path]
+
+
+def is_asked(images: Any) -> bool:
+    """Whether it is the folder of a run with answers."""
+    return isinstance(images, (str, Path)) and Path(images, ANSWERS).is_file() and Path(images, QUESTIONS).is_file()
+
+
+def labelled(folder: str | Path) -> Labelled:
+    """Of a run's folder, to train with."""
+    book = Book.read(Path(folder))
+    if not book.target.files:
+        how = "give these images with their labels, as (images, labels)"
+        raise InputError(f"{folder} was asked about arrays, which have no files: {how}")
+    known = [(Path(q.name), a) for q, a in zip(book.questions, book.answers(), strict=True) if a is not None]
+    named = [(path, answer.label) for path, answer in known if answer.kind == CLASS]
+    if not named:
+        raise InputError(f"{folder} has no answer that names a class: adamatch ask {folder}")
+    of_none = frozenset(path for path, answer in known if answer.kind == NONE)
+    return Labelled(([path for path, _ in named], [label for _, label in named]), of_none)
+
+
 def _sha256(target: Target, row: int, images: Sequence[Any] | None) -> str:
     """Of an image's file or its pixels; empty where neither is at hand."""
     if target.files:

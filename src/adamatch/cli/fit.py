@@ -48,7 +48,9 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run. To resume an interrupted run, repeat the command")],
     *,
-    target_labels: Annotated[Path | None, typer.Option(help="A few labelled target images, if you have them")] = None,
+    target_labels: Annotated[
+        Path | None, typer.Option(help="A few labelled target images, or a run that was asked (adamatch ask)")
+    ] = None,
     test: Annotated[
         Path | None, typer.Option(help="Labelled target images to evaluate on; used for measuring only")
     ] = None,

@@ -1,6 +1,7 @@
 """The user's images -> a problem: read, split into pools, a tenth of the labelled source held out, hashed."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,22 @@ DIGESTED = 10_000  # images of which a digest is made
 
 
 class UserData:
-    """Reads the images. Keeps the stores by their role (`seen`), skipped files, and notes for the user."""
+    """Reads the images. Keeps the stores by their role (`seen`), skipped files, and notes for the user.
 
-    def __init__(self, size: int, shape: Shape = "squeeze", *, skip_bad: bool = False, quiet: bool = False) -> None:
+    `of_none`: files of the target that are of no class.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        shape: Shape = "squeeze",
+        *,
+        of_none: frozenset[Path] = frozenset(),
+        skip_bad: bool = False,
+        quiet: bool = False,
+    ) -> None:
         self.size, self.shape, self.skip_bad, self.quiet = size, shape, skip_bad, quiet
+        self.of_none = of_none
         self.skipped: dict[str, str] = {}
         self.many_bad = False  # of some role more files cannot be read than are left out without being asked
         self.notes: list[str] = []
@@ -77,7 +90,7 @@ class UserData:
         if target is None:
             images = whole.images[np.setdiff1d(np.arange(len(whole)), held_out)]
         else:
-            images = self.read("target", target, labelled=False).images
+            images = self._without(self.read("target", target, labelled=False)).images
         if target_labels is not None:
             pools.append(labelled(self.read("target_labels", target_labels, labelled=True, classes=whole.classes)))
             if lacking := [name for number, name in enumerate(whole.classes) if number not in pools[1].labels]:
@@ -92,9 +105,15 @@ class UserData:
         chosen = tuple(rows.tolist()) if labels_per_class else ()
         return Problem(tuple(pools), Unlabelled((images,)), whole.classes, tests, chosen, notes)
 
-    def named(self, **sources: Any) -> list[str]:
-        """The name and digest of each of the sources that is there, as `photos (1a2b3c4d)`."""
-        return [f"{name_of(images)} ({self.digest(role)})" for role, images in sources.items() if images is not None]
+    def _without(self, store: Store) -> Store:
+        """The target without the images that are of no class."""
+        kept = np.array([Path(os.path.abspath(file)) not in self.of_none for file in store.info.get("files", ())], bool)
+        if kept.all():
+            return store
+        info = {name: np.array(store.info[name])[kept].tolist() for name in ("files", "sides") if name in store.info}
+        self.seen["target"] = Store(store.images[kept], None, store.classes, {**store.info, **info})
+        self.notes.append(f"target images of no class, which are left out: {len(kept) - kept.sum()}")
+        return self.seen["target"]
 
     def digest(self, role: str) -> str:
         """Changes when the images or labels do: a run is resumed with the data it began with, or not at all."""
