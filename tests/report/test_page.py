@@ -41,6 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     warned = [
         {"kind": "same images", "line": line, "rows": [0, 3, 999], "pairs": [7, 30, 999]},
         {"kind": "names", "line": "and a second one", "rows": [], "pairs": []},
+        {"kind": "unreadable", "line": "a third", "rows": [], "pairs": [], "files": ["a<b>.png", "c.png"]},
     ]
     span = {"at_least": 41.0, "at_best": 73.0}
     edit(root / "run/judge.json", range=span, gain=5.5, held_out=50, warnings=warned)
@@ -97,6 +98,7 @@ def test_warnings_show_their_images(run: Path, found: Page) -> None:
     wanted += [known.source.name(known.source.trained[row]) for row in (7, 30)]
     assert [html.unescape(name) for name in names] == [page.plain(name) for name in wanted]
     assert known.source.trained[30] != 30
+    assert "2 files a<b>.png c.png" in found.text
 
 
 def test_nothing_is_fetched_and_nothing_runs(found: Page) -> None:
