@@ -262,7 +262,7 @@ runs with known answers: the questions are drawn as `adamatch ask` draws them, a
 the interval of Clopper and Pearson on as many images drawn at random, without strata.
 
 The runs are quick ones on a CPU ([ask_runs.npz](ask_runs.npz) has their predictions): PACS, Office-31, Office-Home
-(one pair) and circuit boards with a classifier on the fixed features of EfficientNet-Lite0 at 96 pixels, with all
+and circuit boards with a classifier on the fixed features of EfficientNet-Lite0 at 96 pixels, with all
 labels of the source and with few; and three pairs of digits with a small network at 16 x 16. They say how the intervals
 do, not how good adamatch is. Intervals in which half of the probability of what was seen counts ("mid-p") were tried
 first. They are a point narrower, and held the accuracy in 93.4 % on one run (30 answers on MNIST to SVHN, which
