@@ -8,16 +8,32 @@ from scipy.stats import binomtest, hypergeom
 
 from adamatch.ask.intervals import count, difference
 
-CASES = [(0, 10, 40), (3, 10, 40), (10, 10, 40), (25, 30, 3929), (30, 30, 3929), (1, 100, 498), (7, 20, 20), (0, 5, 6)]
+CASES = [(0, 10, 40), (3, 10, 40), (10, 10, 40), (25, 30, 390), (30, 30, 390), (1, 60, 150), (7, 20, 20), (0, 5, 6)]
 
 
 @pytest.mark.parametrize(("seen", "asked", "population"), CASES)
-def test_bounds_are_the_last_counts_that_are_not_too_unlikely(seen: int, asked: int, population: int) -> None:
-    having = np.arange(seen, population - (asked - seen) + 1)
-    of_seen = hypergeom.pmf(seen, population, having, asked)
-    below = hypergeom.cdf(seen, population, having, asked) - of_seen / 2
-    above = hypergeom.sf(seen - 1, population, having, asked) - of_seen / 2
-    assert count(seen, asked, population) == (having[above > 0.025].min(), having[below > 0.025].max())
+def test_it_holds_the_counts_under_which_what_was_seen_is_not_too_unlikely(
+    seen: int, asked: int, population: int
+) -> None:
+    likely = []
+    for having in range(seen, population - (asked - seen) + 1):
+        of = hypergeom(population, having, asked)
+        low, high = of.cdf(seen), of.sf(seen - 1)
+        if low <= high:  # and of the other tail as much as is no more likely
+            other = [of.sf(k - 1) for k in range(asked + 2) if of.sf(k - 1) <= low * (1 + 1e-9)]
+        else:
+            other = [of.cdf(k) for k in range(-1, asked + 1) if of.cdf(k) <= high * (1 + 1e-9)]
+        if min(1, min(low, high) + max(other)) > 0.05:
+            likely.append(having)
+    assert count(seen, asked, population) == (likely[0], likely[-1])
+
+
+@pytest.mark.parametrize(("asked", "population"), [(10, 40), (30, 200), (30, 12_000)])
+def test_it_holds_the_truth_at_least_as_often_as_it_says(asked: int, population: int) -> None:
+    found = np.array([count(seen, asked, population) for seen in range(asked + 1)])
+    for having in range(0, population + 1, max(1, population // 200)):
+        holds = (found[:, 0] <= having) & (having <= found[:, 1])
+        assert hypergeom.pmf(np.arange(asked + 1), population, having, asked)[holds].sum() > 0.95 - 1e-9
 
 
 @pytest.mark.parametrize(("seen", "asked"), [(0, 20), (5, 20), (29, 30), (50, 100), (100, 100)])

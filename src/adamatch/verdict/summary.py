@@ -33,7 +33,7 @@ def how_good(accuracy: float | None, low: float | None, high: float | None) -> s
         return f"The model is right on {accuracy:.1f} % of the labelled target images{estimate}."
     if span:
         return f"Of the target images, {span} are likely right, judged without labels."
-    remedy = "label some target images, and give them as a test set"
+    remedy = "answer thirty questions (adamatch ask), or give labelled target images as a test set"
     return f"How many target images are right cannot be told without labels: {remedy}."
 
 
@@ -84,6 +84,6 @@ def _warnings(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _range(verdict: Mapping[str, Any]) -> str:
     low, high = verdict["range"]["at_least"], verdict["range"]["at_best"]
     if low is None or high is None:
-        remedy = f"label some target images, and give them as {argument('test')}"
+        remedy = f"adamatch ask shows thirty images to label; or give labelled ones as {argument('test')}"
         return f"cannot be told without labels ({remedy})"
     return f"between {low:.0f} and {high:.0f} % (an estimate without labels)"
