@@ -20,6 +20,7 @@ from adamatch.ask.target import FILE, Target
 from adamatch.base import files, manifest
 from adamatch.base.errors import InputError
 from adamatch.images.store import Store
+from adamatch.report import page
 from adamatch.verdict import eval_outputs
 
 
@@ -269,6 +270,17 @@ def test_answers_are_target_labels_and_images_of_no_class_are_left_out(tmp_path:
     assert (counts["target_labels"], counts["unlabelled"]) == (6, 29)
     asked_again = {*(tmp_path / "target").iterdir()} - {named[0], *named[2:]}  # the model is not measured on the others
     assert {*map(Path, Target.read(tmp_path / "better").names)} == asked_again
+    assert "Your answers" not in page.write(tmp_path / "better").read_text()
+    with Book.opened(tmp_path / "better") as book:
+        book.draw(4)
+        said = [made.CLASSES[book.target.said.classes[each.row]] for each in book.questions]
+        for number, guess in enumerate(said):
+            book.answer(number, Answer(NONE) if number == 0 else Answer(CLASS, guess))
+        mistaken = Path(book.questions[0].name).name
+    told = page.write(tmp_path / "better").read_text()
+    answered = told[told.index('id="answers"') : told.index("</section>", told.index('id="answers"'))]
+    assert "Accuracy: 75 %" in answered
+    assert f"{mistaken}: called {said[0]}, and is none of the classes" in answered
     with pytest.raises(InputError, match="asked about arrays"):
         answers.labelled(_of_arrays(tmp_path / "arrays"))
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import adamatch
+from adamatch.ask import estimate
 from adamatch.base import ranks
 from adamatch.base.console import say
 from adamatch.base.errors import JOINERS, UNPRINTABLE, InputError
@@ -175,8 +176,8 @@ def _context(
 ) -> dict[str, Any]:
     """All that the template shows; `each` pictures of a kind, of each class."""
     strips = sections.galleries(found, images.target, record.classes, each) if found and images.target and each else []
-    warned = _warned(record, images)
-    wanted = [picture.row for warning in warned for picture in warning["pictures"]]
+    warned, answered = _warned(record, images), _answered(record, images)
+    wanted = [picture.row for shown in (*warned, answered) for picture in shown["pictures"]]
     wanted += [picture.row for gallery in strips for picture in sections.pictures_of(gallery)]
     pictures = thumbnails(images.target, wanted, large)
     shares = sections.shares(found, images, record)
@@ -189,6 +190,7 @@ def _context(
         "record": record,
         "verdict": sections.verdict(record, found),
         "warnings": warned,
+        "answered": answered,
         "shown": SHOWN,
         "beside": sections.beside(record),
         "moves": sections.moves(found, record.classes) if found is not None and found.twin is not None else [],
@@ -217,6 +219,23 @@ def _warned(record: Record, images: ImageStatistics) -> list[dict[str, Any]]:
         shown = _shown(warning, images) if count[warning["kind"]] <= SHOWN else {"pictures": [], "labelled": []}
         found.append(warning | shown | {"place": len(found)})
     return found
+
+
+def _answered(record: Record, images: ImageStatistics) -> dict[str, Any]:
+    """What a person's answers say (`adamatch ask`), with pictures of the mistakes; no lines where there are none."""
+    try:
+        found = estimate.summary(record.path)
+    except InputError:  # the run is under way, or lacks what the questions need
+        found = None
+    if found is None or found.accuracy is None:
+        return {"lines": [], "pictures": []}
+    pool, none = images.target, "none of the classes"
+    pictures = [
+        sections.Picture(row, pool.name(row), truth or none, f"called {guess}, and is {truth or none}")
+        for row, guess, truth in found.mistakes
+        if pool is not None and row < pool.count
+    ]
+    return {"lines": found.lines, "pictures": pictures}
 
 
 def _shown(warning: Mapping[str, Any], images: ImageStatistics) -> dict[str, list[sections.Picture]]:
