@@ -32,6 +32,8 @@ LINES: dict[str, tuple[str, ...]] = {
     GRID: ("seconds", "processes"),
     f"{GRID} --engine slurm": ("cpus-per-run", "gpus-per-run", "minutes", "array-limit", "at-once"),
     "data prepare svhn --from {folder}": ("size",),
+    "ask {folder}": ("number", "more", "seed", "port"),
+    "predict {folder} {folder}": ("top",),
 }
 ABSURD = (HUGE, ENDLESS, "9" * 5000, "-1", "nan", "inf", "1e999", "", "ten")
 OPTIONS = {
@@ -131,7 +133,9 @@ def numbers(command: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def test_every_number_of_the_command_line_is_among_them() -> None:
-    named = [(line.split(" --")[0].removesuffix(" handwriting").removesuffix(" svhn"), line) for line in LINES]
+    named = [
+        (line.split(" --")[0].split(" {")[0].removesuffix(" handwriting").removesuffix(" svhn"), line) for line in LINES
+    ]
     tested = {(command, option) for command, line in named for option in LINES[line]}
     found = set(numbers(command_line()))
     assert {"demo", "fit", "train", "grid run", "data prepare"} <= {name for name, _ in found}

@@ -186,7 +186,7 @@ def test_neighbours_are_found_by_the_networks_that_are_named(monkeypatch: pytest
     """With these as the only features, and each image's most likely label for the classifier."""
     problem, asked = tiny.problem(), []
 
-    def by_networks(names: Sequence[str], pools: Sequence[Any], machine: Any) -> list[Tensor]:
+    def by_networks(names: Sequence[str], pools: Sequence[Any], machine: Any, advance: Any) -> list[Tensor]:
         asked.append(tuple(names))
         return [torch.eye(3)[torch.arange(sum(map(len, pool))) % 3] for pool in pools]
 

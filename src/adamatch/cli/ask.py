@@ -10,12 +10,14 @@ from adamatch.base import interrupts
 from adamatch.base.console import say
 from adamatch.base.errors import InputError
 
+MOST = 1_000_000  # questions
+
 
 def ask(
     run: Annotated[Path, typer.Argument(help="The folder that fit made")],
-    number: Annotated[int, typer.Option(help="How many images to ask about, in all", min=1)] = 30,
-    more: Annotated[int, typer.Option(help="So many more, once the others are answered", min=0)] = 0,
-    seed: Annotated[int, typer.Option(help="Random seed of the draw", min=0)] = 0,
+    number: Annotated[int, typer.Option(help="How many images to ask about, in all", min=1, max=MOST)] = 30,
+    more: Annotated[int, typer.Option(help="So many more, once the others are answered", min=0, max=MOST)] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the draw", min=0, max=2**48)] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the page's address, and how to reach it over SSH")
     ] = False,

@@ -27,7 +27,9 @@ def predict(
     parquet_file: Annotated[Path | None, typer.Option("--parquet", help="The same as Parquet (needs pyarrow)")] = None,
     top: Annotated[
         int | None,
-        typer.Option(min=1, help="The most likely classes, so many (in files: instead of every class's probability)"),
+        typer.Option(
+            min=1, max=10_000, help="The most likely classes, so many (in files: instead of every class's probability)"
+        ),
     ] = None,
     sort_into: Annotated[
         Path | None,

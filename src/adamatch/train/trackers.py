@@ -18,6 +18,7 @@ from adamatch.base import ranks
 from adamatch.base.cli_names import argument
 from adamatch.base.errors import InputError, Interruption, reason, unknown
 from adamatch.base.files import write_atomically
+from adamatch.base.regular_files import read_own
 from adamatch.config.run import Run
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ def _kept(path: Path, create: Callable[[], str]) -> str:
     """The name of the tracker's record, kept beside the run: resumed, it goes on in the same one."""
     if not path.exists():
         write_atomically(path, create())
-    return path.read_text()
+    return read_own(path).decode()
 
 
 def _facts(run: Run) -> dict[str, Any]:
