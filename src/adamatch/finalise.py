@@ -64,7 +64,8 @@ def tested(training: Training, model: Model, done: dict[str, Any]) -> Model:
     test = training.run.test
     if not test or done.get("run", {}).get("test", "") == test:
         return model
-    found = Evaluation({"target": training.problem.tests["target"]}, model.machine)(model.net)["target"]
+    with training.execution.bar("measuring accuracy on the test images"):
+        found = Evaluation({"target": training.problem.tests["target"]}, model.machine)(model.net)["target"]
     facts = done | {"accuracy": found, "last": found, "tested": "after training, the final model alone"}
     facts["run"] = done.get("run", {}) | {"test": test}
     return _saved(replace(model, history=model.history | {"accuracy": found}), training.folder, facts)
