@@ -2,24 +2,32 @@
 
     python benchmarks/components.py --out results/components.json --task ssl --task ssda --task ssda5
     python benchmarks/components.py --out results/parts.json --task uda --seeds 10
+    python benchmarks/components.py --out results/parts.json --task mnist-usps --task usps-mnist --seeds 5 --data DIR
 
-Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda. Needs
-no data and no GPU: one to six minutes a run on one core. Rows that are there are not measured again.
+Helps for few labels: SSL and SSDA with one label per class, SSDA with five (ssda5). The parts of AdaMatch: uda, and two
+pairs of real digits, which need their data: 8 x 8 pixels, by the recipe of the embedded benchmark. No GPU is needed:
+one to six minutes a run on one core. Rows that are there are not measured again.
 """
 
 import statistics
 import tempfile
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from evidence import MEASURED, Row, collect, options
+from evidence import MEASURED, Row, collect, options, shrunk
 from scipy.stats import t
 
 from adamatch import experiment
+from adamatch.config.presets import recipe
 from adamatch.config.run import Run
 from adamatch.train import speed
+from adamatch.train.execution import Execution
+from adamatch.train.run_folder import RunFolder
 
+TESTED = 2000  # images of a target's test set, at most
 Change = tuple[dict[str, Any], dict[str, Any]]  # arguments of the method, and of the recipe
 END = {"lr_end": 0.02}
 BOTH: dict[str, Change] = {
@@ -64,19 +72,32 @@ PARTS: dict[str, Change] = {  # the first is what the others are compared with
     "without relative threshold": ({"threshold": "fixed"}, {}),
     "CTAugment, then cutout": ({}, {"strong": "cta"}),
 }
-TASKS = {"uda": PARTS, "ssl": BOTH | WITHOUT_SOURCE, "ssda": WITH_SOURCE | BOTH, "ssda5": FIVE_LABELS}
+TASKS = {
+    "uda": PARTS,
+    "mnist-usps": PARTS,
+    "usps-mnist": PARTS,
+    "ssl": BOTH | WITHOUT_SOURCE,
+    "ssda": WITH_SOURCE | BOTH,
+    "ssda5": FIVE_LABELS,
+}
 
 
-def train(task: str, variant: str, seed: int) -> Row:
+def train(task: str, variant: str, seed: int, data: Path | None) -> Row:
     torch.set_num_threads(1)
-    method, changes = TASKS[task][variant]
-    source, labels = "" if task == "ssl" else "rendered", {"uda": 0, "ssda5": 5}.get(task, 1)
-    run = Run(
-        task=task.removesuffix("5"), source=source, target="handwritten", labels=labels, options=method, seed=seed
-    )
-    run = replace(run, recipe=replace(run.recipe, **changes))
-    with tempfile.TemporaryDirectory() as folder:
-        result = experiment.train(run, out=f"{folder}/run", machine=speed.choose("cpu"), quiet=True)
+    options, changes = TASKS[task][variant]
+    how: dict[str, Any] = {"recipe": replace(recipe("handwriting"), **changes), "options": options, "seed": seed}
+    if "-" in task:
+        source, target = task.split("-")
+        run = Run(benchmark="digitfive", source=source, target=target, **how)
+        problem = shrunk(experiment.problem_of(run, data), run.recipe.size, TESTED)
+    else:
+        source, labels = "" if task == "ssl" else "rendered", {"uda": 0, "ssda5": 5}.get(task, 1)
+        run = Run(task=task.removesuffix("5"), source=source, target="handwritten", labels=labels, **how)
+        problem = experiment.problem_of(run)
+    with tempfile.TemporaryDirectory() as name:
+        folder = RunFolder(Path(name, "run"))
+        experiment.solve(run, problem, folder, Execution(speed.choose("cpu"), quiet=True))
+        result = folder.result() or {}
     return {"task": task, "variant": variant, "seed": seed, **{name: result[name] for name in MEASURED}}
 
 
@@ -95,11 +116,12 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--data", type=Path, help="where prepared digits are")
     parser.add_argument("--task", choices=TASKS, action="append", help="all, unless given")
     asked = parser.parse_args()
     tasks = [task for task in TASKS if task in (asked.task or TASKS)]
     every = [(task, name, seed) for task in tasks for name in TASKS[task] for seed in range(asked.seeds)]
-    rows = collect(asked.out, ("task", "variant", "seed"), every, train, asked.processes)
+    rows = collect(asked.out, ("task", "variant", "seed"), every, partial(train, data=asked.data), asked.processes)
     for task in TASKS:
         for name in TASKS[task]:
             mine = [row["accuracy"] for row in rows if (row["task"], row["variant"]) == (task, name)]

@@ -6,13 +6,18 @@ import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from adamatch import networks
 from adamatch.finalise import versions
+from adamatch.images.store import Pixels
+from adamatch.images.tasks import Problem
 from adamatch.networks.pretrained import imagenet
 from adamatch.networks.weights import load_weights
 
@@ -65,3 +70,22 @@ def pretrained(network: str, classes: int) -> nn.Module:
     net = networks.build(network, classes)
     load_weights(net, imagenet(network))
     return net.eval()
+
+
+def shrunk(problem: Problem, side: int, tested: int) -> Problem:
+    """Images of `side` pixels, means of squares, and at most `tested` test images: what a CPU bears."""
+
+    def small(images: Pixels) -> NDArray[np.uint8]:
+        by = images.shape[1] // side
+        parts = [images[first : first + 5000] for first in range(0, len(images), 5000)]  # as float32 they take room
+        means = [part.astype(np.float32).reshape(-1, side, by, side, by, 3).mean((2, 4)) for part in parts]
+        found: NDArray[np.uint8] = np.rint(np.concatenate(means)).astype(np.uint8)
+        return found
+
+    pools = tuple(replace(pool, parts=tuple(map(small, pool.parts))) for pool in problem.labelled)
+    unlabelled = replace(problem.unlabelled, parts=tuple(map(small, problem.unlabelled.parts)))
+    tests = {}
+    for name, store in problem.tests.items():
+        assert store.labels is not None
+        tests[name] = replace(store, images=small(store.images[:tested]), labels=store.labels[:tested])
+    return replace(problem, labelled=pools, unlabelled=unlabelled, tests=tests)

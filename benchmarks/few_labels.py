@@ -10,13 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from evidence import MEASURED, Row, collect, options
+from evidence import MEASURED, Row, collect, options, shrunk
 
 from adamatch import experiment
 from adamatch.config.run import Run
-from adamatch.images.store import Pixels
-from adamatch.images.tasks import Problem
 from adamatch.train.execution import Execution
 from adamatch.train.run_folder import RunFolder
 
@@ -31,24 +28,6 @@ VARIANTS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {  # labels, o
 }
 
 
-def halved(images: Pixels) -> Pixels:
-    """Means of 2 x 2 pixels."""
-    parts = [images[first : first + 5000] for first in range(0, len(images), 5000)]  # as float32 they take their room
-    small = [np.rint(part.astype(np.float32).reshape(-1, SIZE, 2, SIZE, 2, 3).mean((2, 4))) for part in parts]
-    return np.concatenate(small).astype(np.uint8)
-
-
-def problem(run: Run, data: Path | None) -> Problem:
-    whole = experiment.problem_of(run, data)
-    pools = tuple(replace(pool, parts=tuple(map(halved, pool.parts))) for pool in whole.labelled)
-    unlabelled = replace(whole.unlabelled, parts=tuple(map(halved, whole.unlabelled.parts)))
-    tests = {}
-    for name, store in whole.tests.items():
-        assert store.labels is not None
-        tests[name] = replace(store, images=halved(store.images[:TESTED]), labels=store.labels[:TESTED])
-    return replace(whole, labelled=pools, unlabelled=unlabelled, tests=tests)
-
-
 def train(variant: str, runs: Path, data: Path | None) -> Row:
     labels, method, changes = VARIANTS[variant]
     task = "ssda" if labels else "uda"
@@ -56,7 +35,7 @@ def train(variant: str, runs: Path, data: Path | None) -> Row:
     small = {"size": SIZE, "network": "wrn-tiny", "images": run.recipe.batch * STEPS, "ema_decay": 0.995, **changes}
     run = replace(run, options=method, recipe=replace(run.recipe, **small))
     folder = RunFolder(runs / variant)
-    experiment.solve(run, problem(run, data), folder, Execution(quiet=True))
+    experiment.solve(run, shrunk(experiment.problem_of(run, data), SIZE, TESTED), folder, Execution(quiet=True))
     result = folder.result() or {}
     curve = [round(row["target"], 2) for row in result["evaluations"]]
     return {"variant": variant, **{name: result[name] for name in MEASURED}, "curve": curve}

@@ -30,7 +30,8 @@ def is_stopped(command: list[str], after: float, cwd: Path) -> None:
         time.sleep(after)
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
+    # Where the signal comes while a library executes a string, Python ends by the signal itself: 130 to a shell, too.
+    assert process.returncode in (130, -signal.SIGINT), said
     assert "Traceback" not in said
 
 
