@@ -202,7 +202,8 @@ def _finished(folder: str) -> list[Done]:
 
 @cache
 def _content(file: str) -> Any:
-    return read_json(RESULTS / file)
+    path = RESULTS / file
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else read_json(path)
 
 
 def covered(text: str, claim: dict[str, Any]) -> tuple[int, int]:
