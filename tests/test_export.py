@@ -279,6 +279,18 @@ def test_an_onnx_file_holds_standard_operators_alone(
         Model.load_for_predictions(folder)
 
 
+def turned(proto: Any) -> None:
+    """The first permutation loses an axis: the runtime opens the file, and stops at the first image."""
+    axes = next(each for node in proto.graph.node if node.op_type == "Transpose" for each in node.attribute)
+    axes.ints.remove(3)
+
+
+def test_an_onnx_file_that_opens_and_does_not_work(own: Path, tmp_path: Path) -> None:
+    model = Model.load_for_predictions(tampered(own, tmp_path / "run", turned))
+    with pytest.raises(InputError, match=r"model\.onnx does not work \(.*make it anew with model\.export"):
+        model.predict(np.zeros((2, 8, 8, 3), np.uint8))
+
+
 def test_an_onnx_file_is_listed_and_as_it_was_written(own: Path, tmp_path: Path) -> None:
     folder = tampered(own, tmp_path / "run", lambda proto: None)
     assert len(Model.load_for_predictions(folder).classes) == 3

@@ -113,6 +113,7 @@ class OnnxNetwork(nn.Module):
     def __init__(self, file: Path, checksum: str) -> None:
         """`checksum` is that of model.safetensors: the file has to be made of the same weights."""
         super().__init__()
+        self.file = file
         if missing := [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]:
             raise InputError(f"{file} needs {' and '.join(missing)}: {INSTALL}")
         try:
@@ -128,7 +129,10 @@ class OnnxNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: normalised [n, 3, size, size] -> logits [n, k], as far as probabilities tell them."""
         images = (x * 128 + 127.5).round().to(torch.uint8).permute(0, 2, 3, 1)
-        return torch.from_numpy(_run_onnx(self.session, images.numpy())).log()
+        try:
+            return torch.from_numpy(_run_onnx(self.session, images.numpy())).log()
+        except Exception as error:  # a stranger's file may open, and not fit together
+            raise InputError(f"{self.file} does not work ({reason(error)}): make it anew with model.export") from None
 
 
 class _Whole(nn.Module):
