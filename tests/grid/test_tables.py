@@ -203,9 +203,10 @@ def test_results_are_read_from_kept_files_and_run_folders_each_once(tmp_path: Pa
     of_a_benchmark = {"run": "a name", "accuracy": {"target": 1.0}}
     (tmp_path / "statistics.json").write_text(json.dumps(of_a_benchmark))
     assert sorted(each["id"] for each in figures.read(tmp_path)) == sorted([HARD.id, other.id])
-    (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(InputError, match=r"broken\.json"):
-        figures.read(tmp_path)
+    for content in ("{", json.dumps(result(HARD) | {"id": {"a": 1}})):
+        (tmp_path / "broken.json").write_text(content)
+        with pytest.raises(InputError, match=r"broken\.json"):
+            figures.read(tmp_path)
 
 
 def test_a_result_of_another_version_is_named() -> None:
