@@ -195,6 +195,20 @@ def test_with_all_blocks_frozen_a_classifier_is_all_that_is_trained(tmp_path: Pa
         fit(tmp_path / "other", network="wrn-tiny", weights="none", frozen="all")
 
 
+def test_a_classifier_of_its_own_features_is_put_on_another_run(tmp_path: Path) -> None:
+    first = fit(tmp_path / "first", network="wrn-tiny", weights="none")
+    few = arrays(6, seed=2)
+    model = fit(tmp_path / "run", weights=str(tmp_path / "first"), frozen="all", target_labels=few)
+    assert (model.network, model.size) == ("wrn-tiny", 8)
+    before, after = first.net.state_dict(), model.net.state_dict()
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
+    with pytest.raises(InputError, match="holds wrn-tiny, not wrn-small: leave out network"):
+        fit(tmp_path / "other", network="wrn-small", weights=str(tmp_path / "first"))
+    fit(tmp_path / "own", network=network(norm=False))
+    with pytest.raises(InputError, match="holds a network of your own: give that as network="):
+        fit(tmp_path / "other", weights=str(tmp_path / "own"))
+
+
 @pytest.mark.parametrize("how", ["folder", "list", "pairs"])
 def test_images_in_the_runs_folder_are_refused(how: str, tmp_path: Path) -> None:
     pixels, labels = arrays(30)

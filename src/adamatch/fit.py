@@ -29,9 +29,9 @@ from adamatch.images.listing import contains, lies_in, same_files
 from adamatch.images.reading import median_side
 from adamatch.images.tasks import Problem, few_of_many
 from adamatch.images.user_data import UserData, name_of
-from adamatch.model import ONNX, Model
+from adamatch.model import FILES, ONNX, Model, facts_of
 from adamatch.networks import NETWORKS
-from adamatch.networks.pretrained import TIMM
+from adamatch.networks.pretrained import IMAGENET, TIMM
 from adamatch.report import page, printed
 from adamatch.train import distributed, precompile, speed, trackers
 from adamatch.train.batches import labelled_counts
@@ -81,8 +81,8 @@ def fit(
     method          adamatch, or another one of adamatch.methods; `options` are its arguments
     network         a name (efficientnet-lite0, wrn-28-2, timm:NAME, ...), or a module of your own whose output is one
                     logit per class (it is copied, not changed); it gets images as (x - 127.5) / 128
-    weights         what a network given by its name starts from: "imagenet", "none", or a file; "auto" is "imagenet"
-                    where the network has such weights
+    weights         what a network given by its name starts from: "imagenet", "none", a file, or the folder of a run,
+                    which says the network, too; "auto" is "imagenet" where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
     report          whether the page report.html is made; the same call makes it later, without training again
@@ -103,6 +103,8 @@ def fit(
         out = Path(out).expanduser()
         _check(given, out, method, network, seed, labels_per_class)
         own = network if isinstance(network, nn.Module) else None
+        if own is None and weights not in ("auto", IMAGENET, "none") and Path(weights).is_dir():
+            network, weights, settings = _of_run(Path(weights), str(network), settings)
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         source, target, target_labels, test = given.values()
         of_none: frozenset[Path] = frozenset()
@@ -207,6 +209,16 @@ def _check(
             raise InputError(
                 f"{argument(name)} lies in {out}, the run's folder, which may be emptied: move it elsewhere"
             )
+
+
+def _of_run(folder: Path, network: str, settings: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """What to start from where a run's folder is given as weights: its network, its weights, and its image size."""
+    facts = facts_of(folder)
+    if not facts["network"]:
+        raise InputError(f"{folder} holds a network of your own: give that as network=, with its weights")
+    if network not in ("auto", facts["network"]):
+        raise InputError(f"{folder} holds {facts['network']}, not {network}: leave out {argument('network')}")
+    return facts["network"], str(folder / FILES[0]), {**settings, "size": settings.get("size") or facts["size"]}
 
 
 def _remarks(problem: Problem, recipe: Recipe) -> list[str]:

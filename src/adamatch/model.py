@@ -216,7 +216,7 @@ class Model:
     def load(cls, folder: str | Path, *, net: nn.Module | None = None, device: str = "auto") -> Self:
         """A saved model; a network of one's own has to be given as `net`, with any weights. hf://NAME/REPO: the Hub."""
         folder = ranks.from_first(lambda: hub.local(folder))
-        facts, machine = ranks.from_first(lambda: _facts(folder)), speed.choose(device)
+        facts, machine = ranks.from_first(lambda: facts_of(folder)), speed.choose(device)
         if net is None:
             if not facts["network"]:
                 once = f"adamatch.load({str(folder)!r}, net=...).export({str(folder / ONNX)!r})"
@@ -239,7 +239,7 @@ class Model:
     def load_for_predictions(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """For predictions alone: a network of one's own comes from the ONNX file beside it, if there is one."""
         folder = hub.local(folder)
-        facts = _facts(folder)
+        facts = facts_of(folder)
         if facts["network"] or not (folder / ONNX).is_file():
             return cls.load(folder, device=device)
         if ONNX not in listed(folder):
@@ -271,7 +271,7 @@ def load(folder: str | Path, *, net: nn.Module | None = None, device: str = "aut
     return Model.load(folder, net=net, device=device)
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def facts_of(folder: Path) -> dict[str, Any]:
     """What model.json says."""
     try:
         facts = read_sealed(folder / "model.json")

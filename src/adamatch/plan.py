@@ -93,7 +93,7 @@ def choose(
         raise InputError(f"{everything} trains nothing but a classifier, and needs a network that starts from weights")
     if frozen:
         values = dict(presets.FROZEN)
-        if on_gpu and all(map(has_imagenet, presets.NEIGHBOUR_NETWORKS.split(","))):
+        if on_gpu and weights == IMAGENET and all(map(has_imagenet, presets.NEIGHBOUR_NETWORKS.split(","))):
             values["neighbour_networks"] = presets.NEIGHBOUR_NETWORKS
         reasons.append("the network stays as it is: only a classifier on top of it is trained")
     elif weights and not on_gpu and network in WHEELS and "frozen" not in asked:

@@ -57,7 +57,8 @@ def fit(
     labels_per_class: Annotated[int | None, typer.Option(help="Use only so many labels of each source class")] = None,
     method: Method = "adamatch",
     weights: Annotated[
-        str, typer.Option(help="What the network starts from: auto, imagenet, none, or a file of weights")
+        str,
+        typer.Option(help="What the network starts from: auto, imagenet, none, a file of weights, or a run's folder"),
     ] = "auto",
     no_twin: Annotated[
         bool,

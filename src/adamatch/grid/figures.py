@@ -20,7 +20,13 @@ from adamatch.images.tasks import POOLS
 from adamatch.methods import METHODS
 from adamatch.train.run_folder import read_result
 
-TYPES: dict[str, type] = {"id": str, "versions": dict, "at_a_time": int, "machine": str, "date": str}  # as tables need them
+TYPES: dict[str, type] = {
+    "id": str,
+    "versions": dict,
+    "at_a_time": int,
+    "machine": str,
+    "date": str,
+}  # as tables need them
 T = TypeVar("T")
 K = TypeVar("K")
 

@@ -49,10 +49,13 @@ class Stages:
 
 
 def stages(run: Run, *, new_head: bool, unlabelled: bool) -> Stages:
-    """`new_head`: the starting weights have none for these classes. `unlabelled`: the method uses unlabelled images."""
+    """`new_head`: the starting weights have none for these classes. `unlabelled`: the method uses unlabelled images.
+
+    A run without steps is nothing but a new head.
+    """
     recipe = run.recipe
     pretrain = recipe.simclr_images > 0 and unlabelled and not run.continues
-    head = recipe.linear_probe_init and (new_head or pretrain)
+    head = recipe.linear_probe_init and (new_head or pretrain or not recipe.last_step)
     # Random features carry no neighbourhoods.
     learned = (bool(run.weights) and not run.continues) or pretrain
     return Stages(pretrain, head, recipe.knn_anchor and recipe.linear_probe_init and unlabelled and learned)
