@@ -58,7 +58,7 @@ def line(axis: Axes, done: list[Done], **how: Any) -> None:
 
 
 def main() -> None:
-    parser = options(__doc__, None)
+    parser = options(__doc__)
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args()
     asked.out.parent.mkdir(parents=True, exist_ok=True)

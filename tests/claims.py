@@ -51,6 +51,7 @@ NOT = re.compile(
 PACS = list(itertools.permutations(("photo", "art_painting", "cartoon", "sketch"), 2))
 DIGITS = list(itertools.permutations(("mnist", "mnistm", "svhn", "usps"), 2))
 SCRATCH = "lr_end=0.25, knn_anchor=False, simclr_images=0, linear_probe_init=False"  # SSL without pre-training
+PAPER_LABELS = "repeat=True, target_labels_from=0.0"  # SSDA as in the paper: from the first step on, repeated
 OFFICE = list(itertools.permutations(("amazon", "dslr", "webcam"), 2))
 
 
@@ -71,7 +72,8 @@ class Known:
     def names(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in dir(self) if not name.startswith("_") and name != "names"}
         usual = {"mean": statistics.fmean, "std": statistics.stdev, "paper": published}
-        return own | usual | {"pacs": PACS, "office": OFFICE, "digits": DIGITS, "scratch": SCRATCH}
+        pairs = {"pacs": PACS, "office": OFFICE, "digits": DIGITS}
+        return own | usual | pairs | {"scratch": SCRATCH, "paper_labels": PAPER_LABELS}
 
     def done(self, name: str, variant: str = "", seeds: Sequence[int] | None = None, folder: str = "") -> list[Done]:
         """The runs of "uda mnist svhn adamatch", "ssda5 ...", "ssl1 svhn ..." by seed; all, unless seeds are named."""
