@@ -95,6 +95,7 @@ class Target:
             return cls(tuple(paths), classes=tuple(model["classes"]), **facts)
         except FileNotFoundError as error:
             missing = Path(error.filename or FILE).name
+            again += ", without --no-report" if missing == IMAGES else ""
             raise InputError(f"{folder} has no predictions of its target ({missing} is missing): {again}") from None
         except InputError:
             raise
