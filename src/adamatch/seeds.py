@@ -99,7 +99,7 @@ def _said(folder: RunFolder) -> eval_outputs.EvalOutputs:
     found = eval_outputs.read(folder.path)
     if found is None:
         raise InputError(f"{folder.path} has lost its outputs: give {argument('overwrite', True)} to begin anew")
-    return found
+    return between_seeds.middle_and_last(found)
 
 
 def _result(nearest: Training, done: list[dict[str, Any]], net: nn.Module) -> dict[str, Any]:

@@ -13,6 +13,7 @@ target, source   percent of target images on which it agrees with the mean predi
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -29,18 +30,25 @@ SIGNS = {
 }
 
 
-def compared(found: Mapping[int, EvalOutputs]) -> dict[str, Any]:
-    """Of seeds: how far they agree, those that fell, and which of the others is nearest to their mean prediction.
+def middle_and_last(outputs: EvalOutputs) -> EvalOutputs:
+    """The evaluations that are looked at: in the middle of the run, and at its end."""
+    rows = [int(np.searchsorted(outputs.steps, outputs.steps[-1] / 2)), -1]
+    steps = (outputs.steps[rows[0]], outputs.steps[-1])
+    return replace(outputs, steps=steps, target=outputs.target[rows], source=outputs.source[rows])
 
-    A seed fell if it disagrees with the others' mean prediction far more often than each of them with the rest of them
-    (FAR, LEAST), and if one of two other signs says so, too: most of its predictions came late in its run, or it knows
-    less of the images than any other (`information`). A minority can fall: one of three, none of two.
+
+def compared(found: Mapping[int, EvalOutputs]) -> dict[str, Any]:
+    """Of seeds in their middle and at their end: how far they agree, which fell, and which of the others is nearest.
+
+    Looked at is the seed without which the others agree best. It fell if it disagrees with their mean prediction far
+    more often than each of them with the rest of them (FAR, LEAST), and if one of two other signs says so, too: more of
+    its predictions came late in its run than of any other, or it knows less of the images (`information`). A minority
+    can fall: one of three, none of two.
     """
     kept, dropped = dict(found), list[dict[str, Any]]()
     while 2 * (len(dropped) + 1) < len(found):
-        worst = max(kept, key=lambda seed: _distance(kept[seed], _without(kept, seed)))
+        theirs, worst = min((_spread(_without(kept, seed)), seed) for seed in kept)
         ours, others = kept[worst], _without(kept, worst)
-        theirs = float(np.mean([_distance(each, [o for o in others if o is not each]) for each in others]))
         distance, sign = _distance(ours, others), _sign(ours, others)
         if distance < max(FAR * theirs, theirs + LEAST) or sign is None:
             break
@@ -112,6 +120,11 @@ def _distance(one: EvalOutputs, others: Sequence[EvalOutputs]) -> float:
     return 1 - agreement(one.last, _mean(others))
 
 
+def _spread(outputs: Sequence[EvalOutputs]) -> float:
+    """The mean distance of each of them from the others."""
+    return float(np.mean([_distance(each, [o for o in outputs if o is not each]) for each in outputs]))
+
+
 def _without(found: Mapping[int, EvalOutputs], seed: int) -> list[EvalOutputs]:
     return [each for number, each in found.items() if number != seed]
 
@@ -125,8 +138,7 @@ def _sign(one: EvalOutputs, others: Sequence[EvalOutputs]) -> str | None:
 
 def _settled(outputs: EvalOutputs) -> float:
     """How much of its last predictions a run had in its middle."""
-    middle = int(np.searchsorted(outputs.steps, outputs.steps[-1] / 2))
-    return agreement(outputs.target[middle], outputs.last)
+    return agreement(outputs.target[0], outputs.last)
 
 
 def _percent(part: float) -> float:
