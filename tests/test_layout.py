@@ -28,6 +28,7 @@ ORDER = (
         "finalise",
         "experiment",
         "twin",
+        "seeds",
         "plan",
     ),
     *("fit", "sklearn", "demo", "grid", "cli", "adamatch", "__main__"),

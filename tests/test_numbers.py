@@ -26,7 +26,7 @@ GRID = "grid run handwriting --out {folder}/grid"
 # Each command line, and its numbers: refused are, of each, all of ABSURD; "text" stands for itself.
 LINES: dict[str, tuple[str, ...]] = {
     "demo --out {folder}/demo": ("seed", "images"),
-    FOLDERS: ("seed", "labels-per-class", "size", "images", "batch", "lr", "frozen"),
+    FOLDERS: ("seed", "seeds", "labels-per-class", "size", "images", "batch", "lr", "frozen"),
     TRAIN: ("labels", "images", "batch", "uratio", "tau", "lr", "weight-decay", "seed"),
     "grid plan handwriting": ("gpus",),
     GRID: ("seconds", "processes"),

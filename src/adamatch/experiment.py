@@ -57,6 +57,8 @@ def train(
 
 def problem_of(run: Run, data: str | Path | None = None) -> Problem:
     """The images of a benchmark's run; `data` is where prepared sets are stored."""
+    if run.seeds > 1:
+        raise InputError("several seeds are for fit: train one run for each of them")
     return benchmarks.problem(
         run.benchmark,
         task=run.task,

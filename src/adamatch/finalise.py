@@ -50,7 +50,7 @@ def finished(training: Training, ready: Prepared, average: nn.Module, history: H
         recipe.shape,
         white=recipe.white,
     )
-    return _saved(model, training.folder, facts)
+    return saved(model, training.folder, facts)
 
 
 def reopened(training: Training) -> Model:
@@ -68,10 +68,10 @@ def tested(training: Training, model: Model, done: dict[str, Any]) -> Model:
         found = Evaluation({"target": training.problem.tests["target"]}, model.machine)(model.net)["target"]
     facts = done | {"accuracy": found, "last": found, "tested": "after training, the final model alone"}
     facts["run"] = done.get("run", {}) | {"test": test}
-    return _saved(replace(model, history=model.history | {"accuracy": found}), training.folder, facts)
+    return saved(replace(model, history=model.history | {"accuracy": found}), training.folder, facts)
 
 
-def _saved(model: Model, folder: RunFolder, facts: Mapping[str, Any]) -> Model:
+def saved(model: Model, folder: RunFolder, facts: Mapping[str, Any]) -> Model:
     """The model first: a run is finished when it has a result."""
     folder.check()
     if ranks.rank() == 0:
@@ -168,9 +168,9 @@ def _taught(problem: Problem) -> NDArray[np.bool_]:
 def _verdict(problem: Problem, folder: RunFolder, findings: Sequence[Finding]) -> dict[str, Any] | None:
     """The saved verdict, or a new one where there is none or it lacks the twin; None without predictions."""
     with_twin = (folder.path / TWIN / "result.json").exists()
-    saved = _verdict_in(folder)
-    if saved and (saved["twin"] is not None or not with_twin):
-        return saved
+    before = _verdict_in(folder)
+    if before and (before["twin"] is not None or not with_twin):
+        return before
     outputs = eval_outputs.read(folder.path)
     if outputs is None:
         return None

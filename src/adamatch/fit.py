@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from adamatch import methods, plan
+from adamatch import seeds as several
 from adamatch import twin as twins
 from adamatch.ask import answers
 from adamatch.base import ranks
@@ -21,7 +22,6 @@ from adamatch.base.errors import InputError, shortened, unknown
 from adamatch.config.recipe import Recipe
 from adamatch.config.run import OWN, Run
 from adamatch.config.schema import settings_of
-from adamatch.experiment import solve
 from adamatch.finalise import finalised
 from adamatch.images import checks
 from adamatch.images.inputs import normalised
@@ -59,6 +59,7 @@ def fit(
     precision: str = "auto",
     compile: bool | None = None,  # noqa: A002
     seed: int = 0,
+    seeds: int = 1,
     skip_bad: bool = False,
     overwrite: bool = False,
     report: bool = True,
@@ -85,6 +86,8 @@ def fit(
                     which says the network, too; "auto" is "imagenet" where the network has such weights
     twin            whether the same network is also trained on the labelled images alone, in the folder `twin`, to see
                     what adaptation changed: it takes a fifth to two thirds more time
+    seeds           train so many runs, which differ in their seed alone, one after another; drop one that fell, and
+                    make one model of the others. How far they agree on the target is said
     report          whether the page report.html is made; the same call makes it later, without training again
     log             "wandb" or "mlflow": configuration, metrics and result go there, too (docs/questions.md)
     settings        hyper-parameters: size, images, batch, lr, strong, mirror, repeat, frozen (below)
@@ -101,11 +104,12 @@ def fit(
         once = {id(images): normalised(images) for images in given.values()}  # what is given twice stays one thing
         given = {role: once[id(images)] for role, images in given.items()}
         out = Path(out).expanduser()
-        _check(given, out, method, network, seed, labels_per_class)
+        _check(given, out, method, network, seed, seeds, labels_per_class)
         own = network if isinstance(network, nn.Module) else None
         if own is None and weights not in ("auto", IMAGENET, "none") and Path(weights).is_dir():
             network, weights, settings = _of_run(Path(weights), str(network), settings)
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
+        several.check(seeds, trained=asked.get("images") != 0)
         source, target, target_labels, test = given.values()
         of_none: frozenset[Path] = frozenset()
         if answers.is_asked(target_labels):
@@ -113,7 +117,8 @@ def fit(
             target_labels = normalised(named)
         same = source is target or same_files(source, target)
         execution = Execution(machine, quiet=quiet, log=log)
-        for line in plan.opening(source, None if same else target, twin=twin and method != ALONE, report=report):
+        coming: dict[str, Any] = {"seeds": seeds, "twin": twin and method != ALONE, "report": report}
+        for line in plan.opening(source, None if same else target, **coming):
             execution.say(line)
         chosen = plan.choose(
             asked,
@@ -131,16 +136,18 @@ def fit(
             if own is not None:
                 _check_output(own, len(problem.classes), chosen.recipe.size)
             roles = [role for role, images in given.items() if images is not None and role != "test"]
+            names: dict[str, Any] = {role: name_of(given[role]) for role in roles}
             run = Run(
                 benchmark=OWN,
                 task="ssl" if same else "ssda" if target_labels is not None else "uda",
-                **{role: name_of(given[role]) for role in roles},
+                **names,
                 test="" if test is None else f"{name_of(test)} ({data.digest('test')})",
                 digests={role: data.digest(role) for role in roles},
                 labels=labels_per_class or 0,
                 method=method,
                 options=dict(options or {}),
                 seed=seed,
+                seeds=seeds,
                 weights=chosen.weights,
                 recipe=chosen.recipe,
             )
@@ -164,7 +171,7 @@ def fit(
             execution.say(beside.line)
             execution = replace(execution, whose="model: ", twin_cost=beside.cost)
         with folder.hold():
-            model = solve(run, problem, folder, execution, net=own, overwrite=overwrite)
+            model = several.solve(run, problem, folder, execution, net=own, overwrite=overwrite)
             execution = replace(execution, whose="")
             with page.named(out) if report else nullcontext():
                 if beside:
@@ -185,7 +192,13 @@ def fit(
 
 
 def _check(
-    given: Mapping[str, Any], out: Path, method: str, network: str | nn.Module, seed: int, labels_per_class: int | None
+    given: Mapping[str, Any],
+    out: Path,
+    method: str,
+    network: str | nn.Module,
+    seed: int,
+    seeds: int,
+    labels_per_class: int | None,
 ) -> None:
     """What can be refused before images are read and a folder is made."""
     for name in ("source", "target"):
@@ -196,12 +209,13 @@ def _check(
         raise InputError(f"network is a name or a module, not {network!r}: a class of yours has to be called first")
     if isinstance(network, str) and network not in ("auto", *NETWORKS) and not network.startswith(TIMM):
         raise unknown("network", network, ("auto", *NETWORKS, "timm:NAME"))
-    counts: list[tuple[str, Any, int]] = [("seed", seed, 0)]
+    counts: list[tuple[str, Any, int]] = [("seed", seed, 0), ("seeds", seeds, 1)]
     counts += [("labels_per_class", labels_per_class, 1)] if labels_per_class is not None else []
     for name, value, least in counts:
         if not hasattr(value, "__index__") or value < least:
             raise InputError(f"{argument(name)} is a whole number from {least}, not {shortened(value)}")
-    Run(seed=seed, labels=labels_per_class or 0)  # refuses what is too large
+    Run(seeds=seeds, labels=labels_per_class or 0)  # refuses what is too large
+    Run(seed=seed + seeds - 1)  # the last of them
     for name, images in given.items():
         if contains(images, out):
             raise InputError(f"{out} lies in {argument(name)} {images}, among its images: choose a folder beside it")

@@ -68,12 +68,13 @@ def asked_for(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def opening(source: Any, target: Any, *, twin: bool, report: bool) -> list[str]:
+def opening(source: Any, target: Any, *, seeds: int, twin: bool, report: bool) -> list[str]:
     """What is told first, before any image is read: how many there are, and what comes. `target` None: the source."""
     count, classes = counted(source, labelled=True)
     others = "" if target is None else f" + {counted(target, labelled=False)[0]:,}"
     told = [f"{count:,}{others} images" + (f", {classes:,} classes" if classes else "")] if count else []
-    coming = ["reading", "training", *["training a twin without adaptation"] * twin, "the verdict"]
+    training = "training" if seeds == 1 else f"training {seeds} seeds one after another ({seeds} times as long)"
+    coming = ["reading", training, *["training a twin without adaptation"] * twin, "the verdict"]
     return [*told, f"what comes: {', '.join([*coming, *['the page'] * report])}"]
 
 

@@ -50,7 +50,8 @@ class Prepared(NamedTuple):
 def prepare(training: Training) -> Prepared:
     """Build and initialise what is trained."""
     run, problem, folder, execution = training.run, training.problem, training.folder, training.execution
-    torch.manual_seed(run.seed * 1000 + training.number)  # fresh weights; all later has generators of its own
+    first = run.seed if run.first_seed is None else run.first_seed
+    torch.manual_seed(first * 1000 + training.number)  # fresh weights; all later has generators of its own
     own = copy.deepcopy(training.net)
     net = own if own is not None else networks.build(run.recipe.network, len(problem.classes))
     weights, new_head = _load_weights(net, run, folder)

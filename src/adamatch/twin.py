@@ -53,7 +53,8 @@ def plan(run: Run, problem: Problem) -> Twin | None:
     if cost > LARGEST_COST:
         images, stop = (int(count * LARGEST_COST / cost) for count in (recipe.images, recipe.stop_after))
         recipe = replace(recipe, images=max(min(recipe.batch, recipe.images), images), stop_after=stop)
-    return Twin(replace(run, method=ALONE, options={}, recipe=recipe), min(cost, LARGEST_COST))
+    alone = replace(run.each_seed[-1], method=ALONE, options={}, recipe=recipe)  # the last one's features are cached
+    return Twin(alone, min(cost, LARGEST_COST) / run.seeds)
 
 
 def is_trained(folder: Path) -> bool:

@@ -124,6 +124,8 @@ CHANGES: dict[str, Any] = {
     "method": "mcd",
     "options": {"align": "labels"},
     "seed": 1,
+    "seeds": 3,
+    "first_seed": 7,
     "budget": "fast",
     "weights": "weights.safetensors",
     "target_labels": "few",

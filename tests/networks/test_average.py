@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from adamatch.networks import WeightAverage, WideResNet
+from adamatch.networks.average import mean_of
 
 
 def tiny(seed: int = 0) -> WideResNet:
@@ -63,3 +64,13 @@ def test_it_always_evaluates_and_is_never_trained() -> None:
     x, before = torch.randn(4, 3, 8, 8), {name: value.clone() for name, value in average.state_dict().items()}
     torch.testing.assert_close(average(x), net.eval()(x))
     torch.testing.assert_close(dict(average.state_dict()), before)  # a forward records nothing
+
+
+def test_several_networks_have_a_mean_in_which_each_counts_the_same() -> None:
+    nets = [tiny(seed) for seed in range(3)]
+    for net in nets:
+        disturb(net)
+    mean = mean_of(iter(nets)).state_dict()
+    for name, value in mean.items():
+        each = [net.state_dict()[name].double() for net in nets]
+        assert not value.is_floating_point() or np.allclose(value.numpy(), sum(each).numpy() / 3, atol=1e-6)

@@ -112,6 +112,23 @@ def test_estimated_statistics_are_the_mean_over_batches(make: type[nn.Module]) -
 
 
 @pytest.mark.parametrize("make", [BatchNorm, nn.BatchNorm2d])
+def test_statistics_that_were_not_trained_stay_as_they_are(make: type[nn.Module]) -> None:
+    net = nn.Sequential(make(4), make(4))
+    for norm in net:
+        norm.get_buffer("running_mean").normal_()
+    like = copy.deepcopy(net)
+    like[1].get_buffer("running_mean").normal_()
+    x = torch.randn(8, 4, 3, 3)
+    expected = net[0].eval()(x).mean((0, 2, 3))
+    estimate_statistics(net, [x], like=like)
+    assert torch.equal(net[0].get_buffer("running_mean"), like[0].get_buffer("running_mean"))
+    torch.testing.assert_close(net[1].get_buffer("running_mean"), expected)
+    before = copy.deepcopy(net.state_dict())
+    estimate_statistics(net, iter([x]), like=copy.deepcopy(net))
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("make", [BatchNorm, nn.BatchNorm2d])
 def test_kept_statistics_normalise_training_batches_until_it_trains_anew(make: type[nn.Module]) -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 1), make(4), nn.Dropout()).train()
     nn.init.normal_(net.get_buffer("1.running_mean"))

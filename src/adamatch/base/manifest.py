@@ -17,7 +17,7 @@ from adamatch.base.regular_files import opened
 
 # They may be made anew, get more, or be filled in, at any time; manifests are those of folders inside.
 CHANGING = ("report.html", "README.md", "questions.json", "answers.csv", MANIFEST)
-PLAIN = {"outputs", "events"}
+PLAIN = {"outputs", "events", "seeds"}
 
 
 def forget(folder: Path, *names: str) -> None:

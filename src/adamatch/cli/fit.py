@@ -16,6 +16,7 @@ from adamatch.cli.options import (
     Precision,
     Quiet,
     Seed,
+    Seeds,
     SkipBad,
     with_settings,
 )
@@ -67,6 +68,7 @@ def fit(
         ),
     ] = False,
     seed: Seed = 0,
+    seeds: Seeds = 1,
     device: Device = "auto",
     precision: Precision = "auto",
     no_compile: NoCompile = False,
@@ -109,6 +111,7 @@ def fit(
             precision=precision,
             compile=False if no_compile else None,
             seed=seed,
+            seeds=seeds,
             skip_bad=skip_bad,
             overwrite=overwrite,
             report=not no_report,

@@ -15,6 +15,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")]
 Precision = Annotated[str, typer.Option(help="auto, bf16 or fp32")]
 NoCompile = Annotated[bool, typer.Option("--no-compile", help="Do not compile the step (slower, starts at once)")]
 Seed = Annotated[int, typer.Option(help="Random seed. On a CPU the same seed gives the same run, on a GPU nearly")]
+Seeds = Annotated[
+    int, typer.Option(help="Train so many seeds, one after another, and make one model of those that agree")
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out any number of unreadable images, not just a few")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in the folder")]
 Method = Annotated[str, typer.Option(help="{methods}")]

@@ -30,6 +30,8 @@ class Run:
     method: str = setting("adamatch")
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = setting(0, "Random seed", least=0, most=2**48)
+    seeds: int = setting(1, "Own images: how many runs, which differ in their seed alone", least=1, most=64)
+    first_seed: int | None = None  # of several seeds the first, from whose weights all start; None: this one
     budget: str = setting("paper")
     weights: str = setting("", "A file of starting weights, imagenet, or timm:NAME")
     continues: str = setting("", "The id of a shorter finished run whose model this one starts from")
@@ -71,6 +73,12 @@ class Run:
         """A short name that is the same for the same configuration, everywhere."""
         values = changed(replace(self, test="")) | {"recipe": changed(self.recipe)}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
+
+    @property
+    def each_seed(self) -> list[Self]:
+        """A run for each of its seeds: `seed` and those that follow. They start from the weights of the first."""
+        first = replace(self, seeds=1)
+        return [first, *(replace(first, seed=self.seed + n, first_seed=self.seed) for n in range(1, self.seeds))]
 
     @property
     def name(self) -> str:

@@ -1,6 +1,7 @@
 """The exponential average of a network's weights and batch-norm statistics: what is evaluated and saved."""
 
 import copy
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -34,3 +35,13 @@ class WeightAverage(nn.Module):
     def train(self, mode: bool = True) -> "WeightAverage":
         """Always in evaluation mode: its statistics are averages already."""
         return self
+
+
+def mean_of(nets: Iterable[nn.Module]) -> nn.Module:
+    """The mean of networks alike, each counting the same; they are looked at one after another."""
+    several = iter(nets)
+    average = WeightAverage(next(several))
+    for count, net in enumerate(several, 2):
+        average.decay = 1 - 1 / count
+        average.update(net)
+    return average.net

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from torch import Tensor, cat, nn, no_grad, rsqrt, split, stack, var_mean
+from torch import Tensor, cat, equal, nn, no_grad, rsqrt, split, stack, var_mean
 from torch.nn.functional import batch_norm, hardtanh, leaky_relu
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -130,18 +130,30 @@ def unshared(net: nn.Module) -> AbstractContextManager[None]:
 
 
 @no_grad()
-def estimate_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Running statistics become the mean over these batches, seen as in training; the same on every rank."""
+def estimate_statistics(net: nn.Module, batches: Iterable[Tensor], *, like: nn.Module | None = None) -> None:
+    """Running statistics become the mean over these batches, seen as in training; the same on every rank.
+
+    Those that are equal in `like`, the same network with other weights, stay: they were not trained.
+    """
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    theirs = {} if like is None else dict(zip(net.modules(), like.modules(), strict=True))
+    kept = [norm for norm in norms if norm in theirs and _same_statistics(norm, theirs[norm])]
+    norms = [norm for norm in norms if norm not in kept]
     momenta = [norm.momentum for norm in norms]
     net.train()
-    for number, batch in enumerate(batches):
+    for norm in kept:
+        norm.eval()
+    for number, batch in enumerate(batches if norms else ()):
         for norm in norms:
             norm.momentum = 1 / (number + 1)
         with unshared(net):
             net(batch)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
+
+
+def _same_statistics(norm: nn.Module, other: nn.Module) -> bool:
+    return all(equal(*pair) for pair in zip(norm.buffers(), other.buffers(), strict=True))
 
 
 def keep_statistics(net: nn.Module) -> None:

@@ -30,6 +30,7 @@ def _fit(run: Run, given: Mapping[str, str | None], out: str) -> str:
     ):  # chosen on a CPU together with frozen blocks: there is no option for it
         options |= {"frozen": None, "device": "cpu"}
     options |= {"weights": None if own else run.weights or "none", "seed": run.seed, "out": out}
+    options |= {"seeds": run.seeds if run.seeds > 1 else None}
     if not own and not run.options and None not in paths.values():
         return _shell("fit", paths | options)
     # Arrays and modules appear under the name of their argument.

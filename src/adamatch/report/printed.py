@@ -18,7 +18,7 @@ from adamatch.images.checks import Finding
 from adamatch.images.tasks import Problem
 from adamatch.predictions import Predictions
 from adamatch.train.run_folder import RunFolder
-from adamatch.verdict import summary
+from adamatch.verdict import between_seeds, summary
 from adamatch.verdict.verdict import TWIN
 
 UNREADABLE, NAMED = 20, 3  # images that are named
@@ -33,6 +33,7 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
     mask            share of the unlabelled images above the confidence threshold
     largest         the class with the most pseudo-labels
     largest_share   its share of them; near 1 the classes have collapsed
+    seeds           where there were several: how they agreed (verdict/between_seeds.py)
     """
     result, row, twin = folder.result() or {}, _last_row(folder), RunFolder(folder.path / TWIN).result() or {}
     same_test = twin.get("run", {}).get("test") == result.get("run", {}).get("test")
@@ -49,6 +50,7 @@ def measured(folder: RunFolder, problem: Problem) -> dict[str, Any]:
         "mask": row.get("mask"),
         "largest": problem.classes[counts.index(max(counts))] if total else None,
         "largest_share": max(counts) / total if total else None,
+        **({"seeds": result["seeds"]} if "seeds" in result else {}),
     }
 
 
@@ -82,7 +84,7 @@ def verdict(known: Mapping[str, Any], found: Mapping[str, Any], folder: Path) ->
 
 def lines(found: Mapping[str, Any], *, task: str, classes: int, estimated: bool = False) -> list[str]:
     """The same as text; `estimated`: whether there is an estimate without labels."""
-    told = []
+    told = between_seeds.lines(found.get("seeds"))
     target, source = (f" ({of_last(found[count])})" for count in ("median_of", "source_median_of"))
     if found["target_accuracy"] is not None:
         how = f" ({found['tested']})" if found["tested"] else target

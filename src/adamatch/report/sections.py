@@ -14,7 +14,7 @@ from adamatch.images.store import Labels
 from adamatch.report.image_statistics import ImageStatistics
 from adamatch.report.pool import Pool
 from adamatch.report.record import Record
-from adamatch.verdict import eval_outputs, summary
+from adamatch.verdict import between_seeds, eval_outputs, summary
 from adamatch.verdict.verdict import ALONE
 
 ACCURACY = "accuracy on labelled target images"
@@ -79,6 +79,7 @@ def verdict(record: Record, found: Predicted | None) -> dict[str, Any]:
         "head": head,
         "tone": tone,
         "sentences": (_how_good(record, low, high), _what_changed(record, gain, changed, measured)),
+        "seeds": between_seeds.lines(record.result.get("seeds")),
         "accuracy": accuracy,
         "at_least": low,
         "at_best": high,
@@ -131,7 +132,7 @@ def facts(record: Record, images: ImageStatistics) -> list[tuple[str, str]]:
         "classes": f"{len(record.classes)}" if record.classes else "",
         "source images": f"{images.source.count:,}" if images.source else "",
         "target images": f"{images.target.count:,}" if images.target else "",
-        "seed": str(run.seed),
+        "seed": str(run.seed) if run.seeds == 1 else f"{run.seed} to {run.each_seed[-1].seed}",
         "trained": training_time(record),
     }
     return [(name, text) for name, text in told.items() if text]
