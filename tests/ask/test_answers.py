@@ -221,7 +221,7 @@ def test_what_is_wrong_with_a_folder_is_one_line(run: Path, tmp_path: Path) -> N
     with pytest.raises(InputError, match="move it away"):
         Book.read(run)
     images = (run / "images.json").rename(run / "elsewhere.json")
-    with pytest.raises(InputError, match="images.json is missing.*adds what is missing, without --no-report"):
+    with pytest.raises(InputError, match=r"images\.json is missing.*adds what is missing, without --no-report"):
         Book.read(run)
     images.rename(run / "images.json")
     (run / "predictions.npz").write_bytes(b"PK")
