@@ -204,6 +204,8 @@ def test_a_classifier_of_its_own_features_is_put_on_another_run(tmp_path: Path) 
     assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
     with pytest.raises(InputError, match="holds wrn-tiny, not wrn-small: leave out network"):
         fit(tmp_path / "other", network="wrn-small", weights=str(tmp_path / "first"))
+    with pytest.raises(InputError, match="is the run to start from: choose another out"):
+        fit(tmp_path / "first", weights=str(tmp_path / "first"), frozen="all", overwrite=True)
     fit(tmp_path / "own", network=network(norm=False))
     with pytest.raises(InputError, match="holds a network of your own: give that as network="):
         fit(tmp_path / "other", weights=str(tmp_path / "own"))

@@ -107,6 +107,8 @@ def fit(
         _check(given, out, method, network, seed, seeds, labels_per_class)
         own = network if isinstance(network, nn.Module) else None
         if own is None and weights not in ("auto", IMAGENET, "none") and Path(weights).is_dir():
+            if out.resolve() == Path(weights).resolve():  # --overwrite would remove it
+                raise InputError(f"{out} is the run to start from: choose another {argument('out')}")
             network, weights, settings = _of_run(Path(weights), str(network), settings)
         asked = plan.asked_for({"network": network if own is None else _shape_of(own), **settings})
         several.check(seeds, trained=asked.get("images") != 0)
